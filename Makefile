@@ -1,0 +1,76 @@
+# One entry for everything. Needs only Python 3.11+, make and the package registry; uses uv where it is installed.
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test dev lint format bench replay histories llamacpp lock clean setup setup-dev
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: setup ## a real conversation through real engines on this machine
+	$(BIN)/afterturn demo $(ARGS)
+
+test: setup-dev ## the whole suite: real Temporal, S3, SQLite and PostgreSQL
+	$(BIN)/python -m pytest $(ARGS)
+
+dev: setup ## all engines, worker and schedule; Ctrl-C stops them
+	$(BIN)/afterturn dev $(ARGS)
+
+lint: setup-dev ## ruff (format and rules) and strict type checks
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+
+format: setup-dev ## rewrite the files as ruff wants them
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup-dev ## measures; ONLY=name runs one; writes bench/results.json
+	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY),) $(ARGS)
+
+replay: setup-dev ## replay the recorded histories against the code
+	$(BIN)/afterturn replay $(ARGS)
+
+histories: setup-dev ## record new replay fixtures for every shape of run
+	$(BIN)/python -m starter.record_histories $(ARGS)
+
+llamacpp: setup-dev ## optional: the pipeline's invariants against a small real model
+	$(BIN)/python -m tests.llamacpp.install
+	$(BIN)/python -m pytest -m llamacpp tests/llamacpp $(ARGS)
+
+setup: $(VENV)/.runtime-ready
+setup-dev: $(VENV)/.dev-ready
+
+# pip and uv both check the hashes of the lock file; the project itself is installed in place, without dependencies.
+ifdef UV
+create_venv = $(UV) venv --quiet --seed --allow-existing --python $(PYTHON) $(VENV)
+install = $(UV) pip install --quiet --python $(BIN)/python
+else
+create_venv = $(PYTHON) -m venv $(VENV)
+install = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+endif
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("afterturn needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": set PYTHON=/path/to/python3.11" if sys.version_info < (3, 11) else 0)'
+	@$(create_venv)
+
+$(VENV)/.runtime-ready: requirements/runtime.txt requirements/build.txt pyproject.toml | $(BIN)/python
+	@echo "setting up $(VENV) (runtime and embedded engines) ..."
+	@$(install) --require-hashes -r requirements/runtime.txt -r requirements/build.txt
+	@$(install) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev-ready: requirements/dev.txt $(VENV)/.runtime-ready
+	@echo "setting up $(VENV) (development tools) ..."
+	@$(install) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+lock: setup-dev ## pin what pyproject.toml asks for (hashes, no addresses)
+	cd requirements && ./lock
+
+clean: ## remove the environment and local data
+	rm -rf $(VENV) .afterturn

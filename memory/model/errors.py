@@ -1,0 +1,93 @@
+"""Every exception of afterturn, on one page.
+
+    AfterturnError
+    ├── InvalidInput            what the caller gave cannot be used; says what to change
+    ├── InvalidSettings         a setting is unknown or wrong; names it
+    ├── NotPermitted            the caller may not do this
+    ├── ProfileConflict         the profile changed since it was read
+    ├── RootClash               a company has more than one active memory root
+    ├── MemoryUnavailable       something memory needs is away; the turn goes on without it
+    │   └── StoreUnavailable    the object store or the database
+    ├── FolderInUse             another process owns this data folder
+    └── ModelError
+        ├── ModelRateLimited    429, overloaded; ``retry_after_s`` when the provider said so
+        ├── ModelUnavailable    5xx, connection refused
+        ├── ModelTimedOut
+        ├── MalformedOutput     empty, truncated or unreadable reply
+        └── ModelRejected       bad request, authentication, refusal, context too long; never retried
+
+Messages are bounded and carry ids, counts and names of settings, never a user's text, a prompt, a reply or a secret:
+they end up in logs and in workflow histories.
+"""
+
+from __future__ import annotations
+
+MAX_MESSAGE_CHARS = 500
+
+
+class AfterturnError(Exception):
+    """Base of all errors of this project. ``str(error)`` is at most 500 characters."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message if len(message) <= MAX_MESSAGE_CHARS else message[: MAX_MESSAGE_CHARS - 1] + "…"
+        super().__init__(self.message)
+
+
+class InvalidInput(AfterturnError):
+    """What the caller gave cannot be used; the message says what to change."""
+
+
+class InvalidSettings(AfterturnError):
+    """A setting is unknown or has a wrong value; the message names it."""
+
+
+class NotPermitted(AfterturnError):
+    """The caller may not do this."""
+
+
+class ProfileConflict(AfterturnError):
+    """The profile changed since the version that the caller read."""
+
+
+class RootClash(AfterturnError):
+    """A company has more than one active memory root; the message names them."""
+
+
+class MemoryUnavailable(AfterturnError):
+    """Something that memory needs is away."""
+
+
+class StoreUnavailable(MemoryUnavailable):
+    """The object store or the database cannot be reached or answered with a passing fault."""
+
+
+class FolderInUse(AfterturnError):
+    """Another process owns this data folder; the message names it."""
+
+
+class ModelError(AfterturnError):
+    """A language model call failed."""
+
+
+class ModelRateLimited(ModelError):
+    """The provider is limiting or overloaded. ``retry_after_s``: seconds, as the provider asked, or None."""
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class ModelUnavailable(ModelError):
+    """The provider answered with a server error or could not be reached."""
+
+
+class ModelTimedOut(ModelError):
+    """No complete reply within the time-out."""
+
+
+class MalformedOutput(ModelError):
+    """The reply is empty, cut off or does not parse; nothing of it is stored."""
+
+
+class ModelRejected(ModelError):
+    """The provider will not answer this request; the same request would fail again."""

@@ -1,0 +1,40 @@
+"""Whose memory: a tenant (company) and a user, in the encoded form of :mod:`memory.model.ids`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memory.model.errors import InvalidInput
+from memory.model.ids import decode_segment, encode_segment, is_segment
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One user of one tenant. Build it with :meth:`of` from outside ids; the fields hold encoded segments."""
+
+    tenant: str
+    user: str
+
+    def __post_init__(self) -> None:
+        for name, value in (("tenant", self.tenant), ("user", self.user)):
+            if not is_segment(value):
+                raise InvalidInput(f"the {name} of a Scope must be an encoded id; use Scope.of(tenant_id, user_id)")
+
+    @classmethod
+    def of(cls, tenant_id: str, user_id: str) -> Scope:
+        """From the ids of the outside world, whatever is in them. Raises InvalidInput for empty or over-long ids."""
+        return cls(encode_segment(tenant_id, what="tenant id"), encode_segment(user_id, what="user id"))
+
+    @property
+    def user_id(self) -> str:
+        """The outside id (or its encoded form where that was hashed for length)."""
+        return decode_segment(self.user)
+
+    @property
+    def tenant_id(self) -> str:
+        """The outside id of the tenant."""
+        return decode_segment(self.tenant)
+
+    @property
+    def post_answer_workflow_id(self) -> str:
+        return f"post-answer/{self.tenant}/{self.user}"

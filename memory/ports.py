@@ -1,0 +1,398 @@
+"""What the domain needs from the outside, as protocols. Adapters live in ``memory.llm`` and ``memory.stores``.
+
+Every adapter of a port passes the port's contract tests in ``tests/contract``. All methods are safe to call from many tasks of
+one event loop at once; blocking drivers run in threads inside the adapter. Errors are those of :mod:`memory.model.errors`:
+``StoreUnavailable`` for a fault that may pass, ``InvalidInput`` for what will not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal, Protocol
+
+from memory.model.directory import MemoryFacts, MemoryRoot, SpaceSettings
+from memory.model.scope import Scope
+from memory.model.turn import Outcome, StoredTurn, Turn
+
+# --------------------------------------------------------------------------------------------------------- language models
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPart:
+    """A piece of a prompt. ``cacheable``: everything up to and including this part is worth a provider's prompt cache."""
+
+    text: str = field(repr=False)
+    cacheable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    role: Literal["user", "assistant"]
+    parts: tuple[PromptPart, ...]
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One model call. ``stage`` (``gate``, ``consolidate``, ``repair``, ``condense``, ``scrub``) is for accounting.
+
+    ``schema``: a JSON schema that the reply's text must follow; the provider's structured output is used where it has one.
+    ``timeout_s``: the whole call, in seconds.
+    """
+
+    stage: str
+    system: tuple[PromptPart, ...]
+    messages: tuple[ChatMessage, ...]
+    max_output_tokens: int
+    timeout_s: float
+    schema: Mapping[str, Any] | None = None
+    schema_name: str = "reply"
+
+    @property
+    def system_text(self) -> str:
+        return "".join(part.text for part in self.system)
+
+
+class StopReason(StrEnum):
+    END = "end"
+    LENGTH = "length"
+    """Cut off at the output limit: the text is not complete and is never stored."""
+    REFUSED = "refused"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call as the provider reports them (the simulated model counts with tiktoken)."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_input_tokens: int = 0
+    calls: int = 1
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_input_tokens + other.cached_input_tokens,
+            self.calls + other.calls,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """``text`` is untrusted and may be empty. ``model`` as the provider names it."""
+
+    text: str = field(repr=False)
+    stop: StopReason
+    usage: Usage
+    model: str
+
+
+class ChatModel(Protocol):
+    """One model of one provider. ``complete`` makes exactly one provider call: Temporal owns retries."""
+
+    @property
+    def name(self) -> str:
+        """``provider:model``."""
+        ...
+
+    @property
+    def reasoning(self) -> bool:
+        """Whether the model thinks before it answers and so needs a larger output budget for one word."""
+        ...
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Raises ModelRateLimited, ModelUnavailable, ModelTimedOut or ModelRejected. An empty text is not an error here."""
+        ...
+
+
+class TokenCounter(Protocol):
+    @property
+    def name(self) -> str:
+        """The encoding, for instance ``o200k_base``."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """False where the model's own tokenizer is not known and the documented fallback counts."""
+        ...
+
+    def count(self, text: str) -> int: ...
+
+
+class ModelProvider(Protocol):
+    """From ``provider:model`` names to models; keeps clients open between calls."""
+
+    def model(self, name: str) -> ChatModel:
+        """Raises InvalidInput for a name whose provider is unknown or not configured."""
+        ...
+
+    def token_counter(self, name: str) -> TokenCounter: ...
+
+    async def aclose(self) -> None: ...
+
+
+# ------------------------------------------------------------------------------------------------------------ object store
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """``etag`` without quotes. ``metadata``: the user metadata, lower-case keys without the ``x-amz-meta-`` prefix."""
+
+    key: str
+    etag: str
+    size: int
+    modified_at: datetime
+    version_id: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    is_latest: bool = True
+    is_delete_marker: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    info: ObjectInfo
+    data: bytes = field(repr=False)
+
+
+class PreconditionFailed(Exception):
+    """A conditional PUT was refused: the object is not (or no longer) what the caller read."""
+
+
+class ObjectStore(Protocol):
+    """An S3 bucket store with versioning and conditional writes. Keys are built from encoded segments by the caller."""
+
+    async def get(self, bucket: str, key: str, version_id: str | None = None) -> StoredObject | None:
+        """None: no such bucket, key or version. ``info`` carries metadata, ETag and version id."""
+        ...
+
+    async def head(self, bucket: str, key: str, version_id: str | None = None) -> ObjectInfo | None: ...
+
+    async def put(
+        self,
+        bucket: str,
+        key: str,
+        data: bytes,
+        *,
+        content_type: str = "application/octet-stream",
+        metadata: Mapping[str, str] | None = None,
+        if_match: str | None = None,
+        if_absent: bool = False,
+    ) -> ObjectInfo:
+        """Write; raises PreconditionFailed when ``if_match`` (an ETag) or ``if_absent`` does not hold. Metadata is ASCII."""
+        ...
+
+    async def delete(self, bucket: str, key: str, version_id: str | None = None) -> None:
+        """Without a version id: a delete marker where versioning is on. A missing object is not an error."""
+        ...
+
+    async def list(
+        self, bucket: str, prefix: str, *, limit: int = 1000, start_after: str | None = None
+    ) -> Sequence[ObjectInfo]:
+        """Current objects by key, without metadata. A missing bucket is empty."""
+        ...
+
+    async def list_versions(self, bucket: str, key: str, *, limit: int = 1000) -> Sequence[ObjectInfo]:
+        """Versions of exactly this key, newest first, delete markers included, without metadata."""
+        ...
+
+    async def ensure_bucket(self, bucket: str) -> None:
+        """Create it with versioning on where it does not exist; safe to race."""
+        ...
+
+    async def check(self, bucket: str) -> None:
+        """Prove in this bucket that conditional writes and versioning are honoured.
+
+        Raises InvalidSettings when they are not (unless the settings allow it) and StoreUnavailable when it cannot be reached.
+        """
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+# -------------------------------------------------------------------------------------------------- event log and directory
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTurn:
+    """``duplicate``: this turn id was there already; nothing was written."""
+
+    ordinal: int
+    duplicate: bool
+    outcome: Outcome | None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """What a run says of one turn; all of it may be shown to operators."""
+
+    turn_id: str
+    attempt: int
+    outcome: Outcome
+    reason: str | None
+    profile_version: int | None
+    run_id: str
+    workflow_id: str
+    flags: tuple[str, ...]
+    usage: Mapping[str, Mapping[str, int]]
+    """By stage: ``{"gate": {"input_tokens": …, "output_tokens": …, "cached_input_tokens": …, "calls": …}}``."""
+    durations_ms: Mapping[str, int]
+    model: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSummary:
+    """A ledger row without its text, for operators."""
+
+    scope: Scope
+    turn_id: str
+    ordinal: int
+    attempt: int
+    space_id: str
+    state: str
+    outcome: Outcome | None
+    reason: str | None
+    flags: tuple[str, ...]
+    profile_version: int | None
+    recorded_at: datetime
+    finished_at: datetime | None
+    run_id: str | None
+    usage: Mapping[str, Mapping[str, int]]
+    durations_ms: Mapping[str, int]
+    model: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """A user with turns that were recorded and not finished."""
+
+    scope: Scope
+    pending: int
+    oldest_turn_id: str
+    oldest_recorded_at: datetime
+
+
+class EventLog(Protocol):
+    """The record of what happened: message events and the turn ledger (SQL)."""
+
+    async def record_turn(self, scope: Scope, turn: Turn, *, now: datetime) -> RecordedTurn:
+        """Two message events and one turn row in one transaction; idempotent by turn id within the scope.
+
+        A side of the turn without text makes no event. Raises InvalidInput for a message over 1 MiB.
+        """
+        ...
+
+    async def pending(self, scope: Scope, *, limit: int) -> Sequence[StoredTurn]:
+        """The oldest unfinished turns of the user, by ordinal, with their text."""
+        ...
+
+    async def turns(self, scope: Scope, turn_ids: Sequence[str]) -> Sequence[StoredTurn]:
+        """These turns by ordinal, with their text; unknown ids are left out."""
+        ...
+
+    async def finish(self, scope: Scope, results: Sequence[TurnResult], *, now: datetime) -> int:
+        """Record outcomes in one transaction; a turn already finished at that attempt is left alone. Returns rows changed."""
+        ...
+
+    async def backlog(self, *, recorded_before: datetime, limit: int) -> Sequence[Backlog]:
+        """Users whose oldest unfinished turn was recorded before that time, oldest first."""
+        ...
+
+    async def reopen(
+        self,
+        *,
+        tenant: str | None = None,
+        scope: Scope | None = None,
+        turn_ids: Sequence[str] | None = None,
+        limit: int = 1000,
+    ) -> Sequence[TurnSummary]:
+        """Turns with outcome ``kept`` become pending again with the next attempt number. Returns them as they now are."""
+        ...
+
+    async def summaries(
+        self,
+        *,
+        tenant: str | None = None,
+        scope: Scope | None = None,
+        outcome: Outcome | None = None,
+        state: str | None = None,
+        limit: int = 100,
+    ) -> Sequence[TurnSummary]:
+        """Ledger rows, newest first."""
+        ...
+
+    async def ping(self) -> None:
+        """Raises StoreUnavailable, or InvalidSettings when the schema is not at the version of the code."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class Directory(Protocol):
+    """Settings of spaces, preferences of users, memory roots of companies (SQL). Ids are encoded segments."""
+
+    async def facts(self, scope: Scope, space_id: str) -> MemoryFacts:
+        """All that enablement needs, in one read. ``space_id`` is the outside id. Nothing is created."""
+        ...
+
+    async def space(self, tenant: str, space_id: str) -> SpaceSettings | None: ...
+
+    async def save_space(self, tenant: str, space_id: str, settings: SpaceSettings) -> None:
+        """Also provisions the root that the settings name."""
+        ...
+
+    async def spaces(self, tenant: str) -> Mapping[str, SpaceSettings]: ...
+
+    async def set_preference(self, scope: Scope, *, allow_user_memory: bool) -> None: ...
+
+    async def roots(self, tenant: str) -> Sequence[MemoryRoot]: ...
+
+    async def provision_root(self, tenant: str, folder: str) -> MemoryRoot:
+        """Idempotent; safe to race."""
+        ...
+
+    async def rename_root(self, tenant: str, folder: str, new_folder: str) -> None:
+        """Also in the spaces that name it. To the name of another root: the two become one record. Objects are not moved."""
+        ...
+
+    async def remove_root(self, tenant: str, folder: str) -> None:
+        """Deactivates it; spaces that name it fall back to the default. Objects are not deleted."""
+        ...
+
+
+# ------------------------------------------------------------------------------------------------------------------ notices
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One step that a chat front end can render. Holds no text of the user.
+
+    ``step``: ``loading_started | loading_completed | loading_failed | updating_started | updating_completed``.
+    ``notice_id`` joins the steps of one piece of work; ``key`` is unique per step, so a receiver can drop repeats.
+    ``expires_at``: a front end removes the notice by itself then, should nobody finish it.
+    """
+
+    notice_id: str
+    key: str
+    step: str
+    scope: Scope
+    conversation_ids: tuple[str, ...]
+    turn_ids: tuple[str, ...]
+    text: str
+    at: datetime
+    expires_at: datetime | None = None
+    outcome: Outcome | None = None
+    review_url: str | None = None
+
+
+class Notifier(Protocol):
+    """A place where notices go. Bounded in time; raises MemoryUnavailable when the sink is away."""
+
+    async def send(self, notice: Notice) -> None: ...
