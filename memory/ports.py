@@ -193,9 +193,7 @@ class ObjectStore(Protocol):
         """Without a version id: a delete marker where versioning is on. A missing object is not an error."""
         ...
 
-    async def list(
-        self, bucket: str, prefix: str, *, limit: int = 1000, start_after: str | None = None
-    ) -> Sequence[ObjectInfo]:
+    async def list(self, bucket: str, prefix: str, *, limit: int = 1000, start_after: str | None = None) -> Sequence[ObjectInfo]:
         """Current objects by key, without metadata. A missing bucket is empty."""
         ...
 

@@ -41,9 +41,7 @@ class Settings(BaseSettings):
     )
 
     # stores
-    data_dir: Path = Field(
-        Path(".afterturn"), description="folder of the local engines, the spool and the default database"
-    )
+    data_dir: Path = Field(Path(".afterturn"), description="folder of the local engines, the spool and the default database")
     cache_dir: Path = Field(
         Path(platformdirs.user_cache_dir("afterturn", appauthor=False)),
         description="folder for unpacked tokenizer tables",
@@ -68,9 +66,7 @@ class Settings(BaseSettings):
     language_model: str = Field("simulated", description="default memory model, provider:model")
     model_timeout_s: float = Field(60.0, gt=0, le=600, description="one model call, seconds")
     model_concurrency: int = Field(16, ge=1, le=1000, description="model calls at once per worker process")
-    model_rate_per_s: float | None = Field(
-        None, gt=0, description="model calls per second over all workers of the queue"
-    )
+    model_rate_per_s: float | None = Field(None, gt=0, description="model calls per second over all workers of the queue")
     reasoning_models: str = Field(
         r"(?i)(^|[:/])(o[1-9](\b|-)|gpt-5|.*(reason|think|r1\b))",
         description="pattern of models that think before answering",
@@ -95,18 +91,14 @@ class Settings(BaseSettings):
     # answering path
     load_budget_ms: float = Field(300.0, gt=0, le=60_000, description="load returns within this time")
     after_answer_budget_ms: float = Field(500.0, gt=0, le=60_000, description="after_answer returns within this time")
-    edit_timeout_s: float = Field(
-        120.0, gt=0, le=3600, description="an edit or roll-back waits at most this long in the queue"
-    )
+    edit_timeout_s: float = Field(120.0, gt=0, le=3600, description="an edit or roll-back waits at most this long in the queue")
     spool_path: Path | None = Field(
         None, description="file that takes turns while the event log is away; default: in the data folder"
     )
     spool_max_bytes: int = Field(64 * 1024 * 1024, ge=0, description="bound of the spool file; 0 switches it off")
 
     # pipeline
-    coalesce_turns: bool = Field(
-        True, description="several waiting turns of a user are gated and consolidated together"
-    )
+    coalesce_turns: bool = Field(True, description="several waiting turns of a user are gated and consolidated together")
     coalesce_max_turns: int = Field(10, ge=1, le=20, description="at most this many together")
     loss_guard_max_lost_fraction: float = Field(
         0.5,
@@ -114,12 +106,8 @@ class Settings(BaseSettings):
         le=1,
         description="share of Identity and Communication Preferences bullets that a rewrite may lose unexplained",
     )
-    loss_guard_min_bullets: int = Field(
-        2, ge=0, le=1000, description="the loss guard needs at least this many lost bullets"
-    )
-    store_retry_for_s: float = Field(
-        900.0, gt=0, le=86_400, description="a store step is tried this long before the turn is kept"
-    )
+    loss_guard_min_bullets: int = Field(2, ge=0, le=1000, description="the loss guard needs at least this many lost bullets")
+    store_retry_for_s: float = Field(900.0, gt=0, le=86_400, description="a store step is tried this long before the turn is kept")
     continue_as_new_after_turns: int = Field(
         500, ge=1, le=5000, description="a run hands over to a fresh one after this many turns"
     )
@@ -133,19 +121,13 @@ class Settings(BaseSettings):
 
     # sweeper
     sweep_interval_s: float = Field(60.0, ge=1, le=86_400, description="period of the sweep schedule")
-    sweep_grace_s: float = Field(
-        30.0, ge=0, le=86_400, description="a turn not started after this long is started by the sweeper"
-    )
+    sweep_grace_s: float = Field(30.0, ge=0, le=86_400, description="a turn not started after this long is started by the sweeper")
     staging_ttl_s: float = Field(86_400.0, ge=60, description="staged candidates older than this are removed")
 
     # workers and logs
-    max_concurrent_workflow_tasks: int = Field(
-        100, ge=2, le=2000, description="workflow tasks at once per worker process"
-    )
+    max_concurrent_workflow_tasks: int = Field(100, ge=2, le=2000, description="workflow tasks at once per worker process")
     max_cached_workflows: int = Field(500, ge=0, le=100_000, description="workflows kept in memory per worker process")
-    graceful_shutdown_s: float = Field(
-        20.0, ge=0, le=600, description="running activities may finish this long after SIGTERM"
-    )
+    graceful_shutdown_s: float = Field(20.0, ge=0, le=600, description="running activities may finish this long after SIGTERM")
     metrics_address: str | None = Field(None, description="host:port for Prometheus metrics")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="lowest level that is logged")
     log_format: Literal["console", "json"] = Field("console", description="how log lines look")
@@ -215,9 +197,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else "; see the table of settings in the README"
             raise InvalidSettings(f"unknown setting {name}{hint}")
-    data_dir = Path(
-        overrides.get("data_dir") or environ.get(PREFIX + "DATA_DIR") or Settings.model_fields["data_dir"].default
-    )
+    data_dir = Path(overrides.get("data_dir") or environ.get(PREFIX + "DATA_DIR") or Settings.model_fields["data_dir"].default)
     given = {name for name in Settings.model_fields if PREFIX + name.upper() in environ}
     from_dev = {k: v for k, v in dev_settings(data_dir).items() if k not in given}
     try:
@@ -246,9 +226,7 @@ def read_dev_file(data_dir: Path) -> dict[str, Any]:
     except (FileNotFoundError, ProcessLookupError):
         return {}
     except PermissionError:
-        raise InvalidSettings(
-            f"{path} belongs to another user; stop that `afterturn dev` or set AFTERTURN_DATA_DIR"
-        ) from None
+        raise InvalidSettings(f"{path} belongs to another user; stop that `afterturn dev` or set AFTERTURN_DATA_DIR") from None
     except (ValueError, KeyError, TypeError, UnicodeDecodeError):
         raise InvalidSettings(f"{path} is not readable as the record of `afterturn dev`; remove it") from None
     return content
