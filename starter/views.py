@@ -1,0 +1,176 @@
+"""What the client gives back: frozen results, safe to print (a user's text is left out of every ``repr``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from memory.model.enablement import Enablement
+from memory.model.steps import WriteStatus
+from memory.ports import TurnSummary
+
+
+class LoadReason(StrEnum):
+    """Why a load gave no memory."""
+
+    OFF = "off"
+    """Memory is not active for this turn; ``LoadedMemory.reasons`` lists every reason."""
+    NO_PROFILE = "no_profile"
+    """Memory is on; nothing has been learned about this user yet."""
+    INVALID_ID = "invalid_id"
+    TIMEOUT = "timeout"
+    """No answer within the budget."""
+    BUSY = "busy"
+    """A store has not answered for a while; it was not asked again for this turn."""
+    UNAVAILABLE = "unavailable"
+    """A store refused or failed."""
+    ERROR = "error"
+    """A fault in this program; the log has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedMemory:
+    """The memory for one turn. ``body`` is empty whenever ``reason`` is set; both are safe to ignore.
+
+    ``active``: whether memory is on for this turn, as far as it could be found out. ``reasons``: every reason why it is off.
+    ``detail``: one line for operators. ``tokens``: size of ``body`` by the memory model's tokenizer, or None where its length in
+    bytes already shows that it fits. ``truncated``: the stored profile was over the budget and was cut by rule for this turn.
+    """
+
+    body: str = field(default="", repr=False)
+    active: bool = False
+    reasons: tuple[str, ...] = ()
+    reason: LoadReason | None = None
+    detail: str | None = None
+    version: int = 0
+    etag: str | None = None
+    tokens: int | None = None
+    truncated: bool = False
+    elapsed_ms: float = 0.0
+
+
+class ReceiptStatus(StrEnum):
+    RECORDED = "recorded"
+    """In the event log."""
+    DUPLICATE = "duplicate"
+    """This turn id was in the event log already."""
+    SKIPPED = "skipped"
+    """Memory is off for this turn: nothing was written anywhere."""
+    SPOOLED = "spooled"
+    """The event log is away; the turn waits in this machine's spool file and is recorded later."""
+    LOST = "lost"
+    """The event log is away and the spool could not take the turn; counted in ``MemoryClient.lost_turns``."""
+    REFUSED = "refused"
+    """The turn cannot be used; ``reason`` says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a turn. ``started``: the workflow has been told; if not, the sweeper tells it within about a minute.
+
+    ``reason``: one line, ids and counts only. ``reasons``: why memory is off, for ``skipped``. ``ordinal``: the turn's number.
+    """
+
+    status: ReceiptStatus
+    reason: str | None = None
+    started: bool = False
+    reasons: tuple[str, ...] = ()
+    ordinal: int | None = None
+    elapsed_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileView:
+    """A user's profile as it is stored. ``version`` is 0 and ``etag`` None where there is none.
+
+    ``tokens``: size of ``body``; ``max_tokens``: the budget of the space that was asked for.
+    """
+
+    body: str = field(repr=False)
+    exists: bool
+    version: int
+    etag: str | None
+    last_updated: datetime | None
+    turn_count: int
+    tokens: int
+    max_tokens: int
+    cause: str | None = None
+    """What wrote this version, for instance ``turn``, ``edit``, ``rollback``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileVersion:
+    """One line of the history, newest first."""
+
+    version: int
+    etag: str
+    written_at: datetime
+    cause: str | None
+    size: int
+    """Bytes of the stored file."""
+    is_latest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EditResult:
+    """What became of a save or a roll-back.
+
+    ``version`` and ``etag`` are those of the profile as it is now. After a conflict nothing was overwritten: ``yours`` is the
+    text that was not saved and ``theirs`` the body that is stored.
+    """
+
+    status: WriteStatus
+    version: int | None = None
+    etag: str | None = None
+    reason: str | None = None
+    yours: str | None = field(default=None, repr=False)
+    theirs: str | None = field(default=None, repr=False)
+
+    @property
+    def saved(self) -> bool:
+        """Whether the profile now is what was asked for."""
+        return self.status in (WriteStatus.SAVED, WriteStatus.UNCHANGED)
+
+
+@dataclass(frozen=True, slots=True)
+class UserStatus:
+    """Where a user's memory stands. A part that could not be read is None and named in ``unavailable`` with the reason."""
+
+    workflow_id: str
+    running: bool | None
+    stage: str | None
+    run_id: str | None
+    pending_turns: int | None
+    """Turns recorded and not finished; counted up to 1,000."""
+    recent: tuple[TurnSummary, ...]
+    """The last turns, newest first, without their text."""
+    profile_version: int | None
+    profile_etag: str | None
+    enablement: Enablement | None
+    unavailable: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class RerunResult:
+    """``reopened``: the turns as they are now. ``started``: users whose workflow was told; the sweeper tells the others."""
+
+    reopened: tuple[TurnSummary, ...]
+    started: int
+    waiting: int
+    """Users whose workflow could not be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainResult:
+    """What one drain of the spool did, in turns. ``remaining``: left for the next drain. ``busy``: another process drains."""
+
+    recorded: int = 0
+    duplicates: int = 0
+    skipped: int = 0
+    rejected: int = 0
+    remaining: int = 0
+    busy: bool = False
+    reason: str | None = None
+    """Why it stopped early."""
