@@ -1,1 +1,174 @@
-"""Composition root."""
+"""Composition root: settings → adapters → activities → workers.
+
+``run_worker`` is what `afterturn worker` and a container run: it connects, checks what it depends on, works until SIGTERM or
+SIGINT, lets running activities finish for ``graceful_shutdown_s`` and exits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+from temporalio.client import Client
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from activities import Activities, Collaborators, PipelineRules, build_activities
+from memory.llm.factory import build_models
+from memory.model.names import MODEL_TASK_QUEUE, TASK_QUEUE
+from memory.model.scope import Scope
+from memory.profiles import Profiles
+from memory.settings import Settings
+from memory.stores.notices import build_notifier
+from memory.stores.objects import build_object_store
+from memory.stores.tables import build_tables
+from starter.signals import TurnSignaller
+from starter.temporal import connect, ensure_search_attributes
+from workflows import WORKFLOWS
+
+_log = structlog.get_logger("afterturn.worker")
+
+QUEUES = (TASK_QUEUE, MODEL_TASK_QUEUE)
+_PROBE_BUCKET_SUFFIX = "probe"
+
+
+@dataclass(frozen=True, slots=True)
+class _SignallerWaker:
+    """The sweeper's way to start runs."""
+
+    signaller: TurnSignaller
+
+    async def wake(self, scope: Scope, turn_ids: tuple[str, ...]) -> None:
+        await self.signaller.signal(scope, turn_ids)
+
+
+def pipeline_rules(settings: Settings) -> PipelineRules:
+    return PipelineRules(
+        default_model=settings.language_model,
+        feature_flag=settings.feature_flag,
+        allow_with_web_search=settings.allow_with_web_search,
+        coalesce_max_turns=settings.coalesce_max_turns if settings.coalesce_turns else 1,
+        model_timeout_s=settings.model_timeout_s,
+        store_retry_for_s=settings.store_retry_for_s,
+        continue_as_new_after_turns=settings.continue_as_new_after_turns,
+    )
+
+
+def workflow_runner() -> SandboxedWorkflowRunner:
+    """The sandbox, with the project's light modules passed through: it imports a workflow file again for every run."""
+    passed = SandboxRestrictions.default.with_passthrough_modules(
+        "memory", "activities", "workflows.policies", "workflows.details", "pydantic", "structlog"
+    )
+    return SandboxedWorkflowRunner(restrictions=passed)
+
+
+@asynccontextmanager
+async def open_collaborators(settings: Settings, client: Client) -> AsyncIterator[Collaborators]:
+    """Build the adapters that the settings name; they are closed when the block ends."""
+    async with AsyncExitStack() as stack:
+        tables = build_tables(settings)
+        stack.push_async_callback(tables.aclose)
+        store = build_object_store(settings)
+        stack.push_async_callback(store.aclose)
+        models = build_models(settings)
+        stack.push_async_callback(models.aclose)
+        notifier = build_notifier(settings)
+        stack.push_async_callback(notifier.aclose)
+        yield Collaborators(
+            log=tables.log,
+            directory=tables.directory,
+            profiles=Profiles(store, bucket_prefix=settings.bucket_prefix),
+            models=models,
+            notifier=notifier,
+            waker=_SignallerWaker(TurnSignaller(client)),
+            rules=pipeline_rules(settings),
+            loss_guard_max_lost_fraction=settings.loss_guard_max_lost_fraction,
+            loss_guard_min_bullets=settings.loss_guard_min_bullets,
+            review_url=settings.review_url,
+        )
+
+
+def build_workers(client: Client, settings: Settings, activities: Activities, queues: Sequence[str] = QUEUES) -> list[Worker]:
+    """A worker per task queue. Start them with ``async with`` or ``run()``."""
+    grace = timedelta(seconds=settings.graceful_shutdown_s)
+    workers: list[Worker] = []
+    if TASK_QUEUE in queues:
+        workers.append(
+            Worker(
+                client,
+                task_queue=TASK_QUEUE,
+                workflows=WORKFLOWS,
+                activities=activities.store,
+                workflow_runner=workflow_runner(),
+                max_concurrent_workflow_tasks=settings.max_concurrent_workflow_tasks,
+                max_cached_workflows=settings.max_cached_workflows,
+                graceful_shutdown_timeout=grace,
+            )
+        )
+    if MODEL_TASK_QUEUE in queues:
+        workers.append(
+            Worker(
+                client,
+                task_queue=MODEL_TASK_QUEUE,
+                activities=activities.model,
+                max_concurrent_activities=settings.model_concurrency,
+                max_task_queue_activities_per_second=settings.model_rate_per_s,
+                graceful_shutdown_timeout=grace,
+            )
+        )
+    return workers
+
+
+@asynccontextmanager
+async def running_workers(settings: Settings, client: Client, queues: Sequence[str] = QUEUES) -> AsyncIterator[Collaborators]:
+    """Workers that run while the block does; what `afterturn dev`, the demo and tests use."""
+    async with open_collaborators(settings, client) as parts, AsyncExitStack() as stack:
+        for worker in build_workers(client, settings, build_activities(parts), queues):
+            await stack.enter_async_context(worker)
+        yield parts
+
+
+async def check_dependencies(settings: Settings, client: Client, parts: Collaborators) -> None:
+    """Refuse to work on a wrong schema, a store without conditional writes, a server without our search attributes.
+
+    Raises InvalidSettings or MemoryUnavailable: one line that says what to do.
+    """
+    await parts.log.ping()
+    await parts.profiles.check()
+    await ensure_search_attributes(client)
+    parts.models.model(settings.language_model)
+
+
+async def run_worker(settings: Settings, queues: Sequence[str] = QUEUES) -> None:
+    """Work until SIGTERM or SIGINT. Raises what ``check_dependencies`` raises."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    client = await connect(settings)
+    async with open_collaborators(settings, client) as parts:
+        await check_dependencies(settings, client, parts)
+        async with AsyncExitStack() as stack:
+            for worker in build_workers(client, settings, build_activities(parts), queues):
+                await stack.enter_async_context(worker)
+            _log.info("worker_started", queues=",".join(queues), model=settings.language_model)
+            await stop.wait()
+            _log.info("worker_stopping", grace_s=settings.graceful_shutdown_s)
+        _log.info("worker_stopped")
+
+
+def main() -> None:
+    """`python worker.py`: the same as `afterturn worker`."""
+    from starter.cli import main as cli
+
+    cli(["worker", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

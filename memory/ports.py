@@ -350,6 +350,10 @@ class Directory(Protocol):
 
     async def set_preference(self, scope: Scope, *, allow_user_memory: bool) -> None: ...
 
+    async def tenants(self) -> Sequence[str]:
+        """Tenants (encoded) that have a memory root, by name."""
+        ...
+
     async def roots(self, tenant: str) -> Sequence[MemoryRoot]: ...
 
     async def provision_root(self, tenant: str, folder: str) -> MemoryRoot:

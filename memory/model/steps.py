@@ -82,6 +82,7 @@ class WriteReply(Payload):
     version: int | None = None
     etag: str | None = None
     reason: str | None = None
+    elapsed_ms: int = 0
 
 
 class RunTotals(Payload):
@@ -130,6 +131,9 @@ class Plan(Payload):
     conversation_ids: tuple[str, ...] = ()
     empty: bool = False
     """All turns are empty exchanges: no call, no write."""
+    model_timeout_s: float = 60.0
+    store_retry_for_s: float = 900.0
+    continue_after_turns: int = 500
 
 
 class StageUsage(Payload):
@@ -153,6 +157,7 @@ class GateReply(Payload):
     flags: tuple[str, ...] = ()
     """Why it counts as UPDATE although the model did not say so."""
     usage: StageUsage = StageUsage()
+    elapsed_ms: int = 0
 
 
 class Decision(StrEnum):
@@ -174,6 +179,7 @@ class ConsolidateReply(Payload):
     flags: tuple[str, ...] = ()
     """For instance ``repaired``, ``condensed``, ``truncated``, ``loss_guard``, ``scrubbed``, ``redacted``."""
     usage: dict[str, StageUsage] = Field(default_factory=dict)
+    elapsed_ms: int = 0
 
 
 class UploadInput(Payload):

@@ -1,0 +1,11 @@
+"""Registered names of the activities: part of every workflow history, so never changed once a history holds them."""
+
+CLAIM_TURNS = "claim_turns"
+GATE_TURNS = "gate_turns"
+CONSOLIDATE_TURNS = "consolidate_turns"
+UPLOAD_PROFILE = "upload_profile"
+EDIT_PROFILE = "edit_profile"
+ROLLBACK_PROFILE = "rollback_profile"
+SEND_NOTICE = "send_notice"
+FINISH_TURNS = "finish_turns"
+SWEEP = "sweep"

@@ -1,0 +1,49 @@
+"""Sends one notice step to the configured sinks."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from temporalio import activity
+
+from activities.errors import translated
+from activities.names import SEND_NOTICE
+from memory.model.ids import short_hash
+from memory.model.steps import NoticeInput
+from memory.model.turn import Outcome
+from memory.ports import Notice, Notifier
+
+UPDATING_TEXT = "🧠 Updating context memory…"
+UPDATED_TEXT = "Context memory updated: review your context memory"
+EXPIRES_AFTER = timedelta(minutes=15)
+"""A front end removes a started notice by itself then, should nothing ever finish it."""
+
+
+class NoticeActivities:
+    def __init__(self, notifier: Notifier, *, review_url: str | None) -> None:
+        self._notifier = notifier
+        self._review_url = review_url
+
+    @activity.defn(name=SEND_NOTICE)
+    @translated
+    async def send_notice(self, notice: NoticeInput) -> None:
+        """The link to the profile goes only with a real upload; a receiver drops repeats by ``key``."""
+        at = datetime.fromisoformat(notice.at)
+        started = notice.step == "updating_started"
+        updated = notice.outcome is Outcome.UPDATED and not started
+        text = UPDATING_TEXT if started else UPDATED_TEXT if updated else ""
+        await self._notifier.send(
+            Notice(
+                notice_id=short_hash(notice.user.tenant, notice.user.user, notice.notice_id),
+                key=short_hash(notice.user.tenant, notice.user.user, notice.notice_id, notice.step),
+                step=notice.step,
+                scope=notice.user.scope,
+                conversation_ids=notice.conversation_ids,
+                turn_ids=notice.turn_ids,
+                text=text,
+                at=at,
+                expires_at=at + EXPIRES_AFTER if started else None,
+                outcome=notice.outcome,
+                review_url=self._review_url if updated else None,
+            )
+        )

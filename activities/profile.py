@@ -1,0 +1,163 @@
+"""Writes to a user's profile: a turn's upload, the user's own save, a roll-back. Each is compare-and-swap and idempotent."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+import structlog
+from temporalio import activity
+
+from activities.errors import translated
+from activities.model_steps import turn_key
+from activities.names import EDIT_PROFILE, ROLLBACK_PROFILE, UPLOAD_PROFILE
+from memory.model.errors import ProfileConflict, StoreUnavailable
+from memory.model.ids import short_hash
+from memory.model.profile import Profile, parse_body
+from memory.model.redaction import redact
+from memory.model.scope import Scope
+from memory.model.steps import EditInput, RollbackInput, UploadInput, WriteReply, WriteStatus
+from memory.ports import Directory
+from memory.profiles import Profiles, ProfileSnapshot
+
+_log = structlog.get_logger("afterturn.profile")
+
+
+class ProfileActivities:
+    """Upload, edit, roll back. Local activities that run under the workflow's lock, so one at a time per user."""
+
+    def __init__(self, profiles: Profiles, directory: Directory) -> None:
+        self._profiles = profiles
+        self._directory = directory
+
+    @activity.defn(name=UPLOAD_PROFILE)
+    @translated
+    async def upload_profile(self, upload: UploadInput) -> WriteReply:
+        """Make the staged candidate the profile, if the profile is still the one it was made from."""
+        began = time.perf_counter()
+        scope, root = upload.user.scope, upload.plan.root
+        applied = [turn_key(ref) for ref in upload.plan.turns]
+        write_key = short_hash("turns", upload.candidate, upload.base_etag or "", *applied)
+        document = await self._profiles.read_staged(scope, upload.candidate)
+        if document is None:
+            # Uploaded by an attempt whose reply was lost, or cleared away.
+            current = await self._profiles.read(scope, root)
+            if current.write_key == write_key:
+                return _saved(current, began)
+            return WriteReply(status=WriteStatus.FAILED, reason="candidate_missing", elapsed_ms=_since(began))
+        try:
+            written = await self._profiles.commit(
+                scope,
+                root,
+                document,
+                base_etag=upload.base_etag,
+                base_version=upload.base_version,
+                write_key=write_key,
+                cause="turns",
+                applied_turns=applied,
+            )
+        except ProfileConflict:
+            await self._drop(scope, upload.candidate)
+            return await self._conflict(scope, root, began)
+        await self._drop(scope, upload.candidate)
+        return WriteReply(status=WriteStatus.SAVED, version=written.version, etag=written.etag, elapsed_ms=_since(began))
+
+    @activity.defn(name=EDIT_PROFILE)
+    @translated
+    async def edit_profile(self, edit: EditInput) -> WriteReply:
+        """The user's own text becomes the profile, written strictly, if nothing changed since the user read it."""
+        began = time.perf_counter()
+        scope, request = edit.user.scope, edit.request
+        root = await self._root(scope)
+        if root is None:
+            return WriteReply(status=WriteStatus.FAILED, reason="root_clash")
+        current = await self._profiles.read(scope, root)
+        write_key = short_hash("edit", request.edit_id)
+        if current.exists and current.write_key == write_key:
+            return _saved(current, began)
+        if current.etag != request.expected_etag:
+            await self._drop(scope, request.candidate)
+            return _as_it_is(WriteStatus.CONFLICT, current, began)
+        text = await self._profiles.read_staged(scope, request.candidate)
+        if text is None:
+            return WriteReply(status=WriteStatus.FAILED, reason="candidate_missing", elapsed_ms=_since(began))
+        profile = parse_body(redact(text).text)
+        reply = await self._replace(scope, root, current, profile, write_key, "edit", began)
+        await self._drop(scope, request.candidate)
+        return reply
+
+    @activity.defn(name=ROLLBACK_PROFILE)
+    @translated
+    async def rollback_profile(self, rollback: RollbackInput) -> WriteReply:
+        """An earlier version becomes the newest one; history stays as it is."""
+        began = time.perf_counter()
+        scope, request = rollback.user.scope, rollback.request
+        root = await self._root(scope)
+        if root is None:
+            return WriteReply(status=WriteStatus.FAILED, reason="root_clash")
+        current = await self._profiles.read(scope, root)
+        write_key = short_hash("rollback", request.edit_id)
+        if current.exists and current.write_key == write_key:
+            return _saved(current, began)
+        if request.expected_etag is not None and current.etag != request.expected_etag:
+            return _as_it_is(WriteStatus.CONFLICT, current, began)
+        wanted = await self._profiles.read_version(scope, root, request.to_version)
+        if wanted is None:
+            return _as_it_is(WriteStatus.NOT_FOUND, current, began)
+        return await self._replace(
+            scope, root, current, wanted.document.profile, write_key, f"rollback:{request.to_version}", began
+        )
+
+    async def _replace(
+        self, scope: Scope, root: str, current: ProfileSnapshot, profile: Profile, write_key: str, cause: str, began: float
+    ) -> WriteReply:
+        if current.exists and current.document.profile == profile:
+            return _as_it_is(WriteStatus.UNCHANGED, current, began)
+        document = self._profiles.compose(current, profile, scope=scope, rewrite=False, now=datetime.now(UTC))
+        try:
+            written = await self._profiles.commit(
+                scope,
+                root,
+                document,
+                base_etag=current.etag,
+                base_version=current.version,
+                write_key=write_key,
+                cause=cause,
+                applied_turns=current.applied_turns,
+            )
+        except ProfileConflict:
+            return await self._conflict(scope, root, began)
+        return WriteReply(status=WriteStatus.SAVED, version=written.version, etag=written.etag, elapsed_ms=_since(began))
+
+    async def _conflict(self, scope: Scope, root: str, began: float) -> WriteReply:
+        return _as_it_is(WriteStatus.CONFLICT, await self._profiles.read(scope, root), began)
+
+    async def _root(self, scope: Scope) -> str | None:
+        """The company's one root, provisioned on first use; None when several clash."""
+        facts = await self._directory.facts(scope, "default")
+        if len(facts.active_roots) > 1:
+            return None
+        if facts.active_roots:
+            return facts.active_roots[0]
+        return (await self._directory.provision_root(scope.tenant, facts.space.root_folder)).folder
+
+    async def _drop(self, scope: Scope, candidate: str) -> None:
+        """What is left over is cleared by the sweeper, so a failure here is only noted."""
+        try:
+            await self._profiles.drop_staged(scope, candidate)
+        except StoreUnavailable as error:
+            _log.warning("staged_candidate_left", candidate=candidate[:12], error=error.message)
+
+
+def _saved(snapshot: ProfileSnapshot, began: float) -> WriteReply:
+    return _as_it_is(WriteStatus.SAVED, snapshot, began)
+
+
+def _as_it_is(status: WriteStatus, snapshot: ProfileSnapshot, began: float) -> WriteReply:
+    return WriteReply(
+        status=status, version=snapshot.version if snapshot.exists else None, etag=snapshot.etag, elapsed_ms=_since(began)
+    )
+
+
+def _since(began: float) -> int:
+    return round((time.perf_counter() - began) * 1000)

@@ -1,0 +1,133 @@
+"""The ledger's steps: claim the next turns of a user with everything the run needs to know, and record their outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from activities.errors import translated
+from activities.names import CLAIM_TURNS, FINISH_TURNS
+from memory.model.directory import DEFAULT_ROOT_FOLDER, MemoryFacts, SpaceSettings
+from memory.model.enablement import Enablement, effective_enablement
+from memory.model.scope import Scope
+from memory.model.steps import FinishInput, Plan, TurnRef, UserRef
+from memory.model.turn import StoredTurn, Turn
+from memory.ports import Directory, EventLog, TurnResult
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRules:
+    """What the deployment's settings say about the pipeline."""
+
+    default_model: str
+    feature_flag: bool | frozenset[str]
+    allow_with_web_search: bool
+    coalesce_max_turns: int
+    """1 switches coalescing off."""
+    model_timeout_s: float
+    store_retry_for_s: float
+    continue_as_new_after_turns: int
+
+
+class TurnActivities:
+    """Claim and finish. Local activities: one or two quick database steps each."""
+
+    def __init__(self, log: EventLog, directory: Directory, rules: PipelineRules) -> None:
+        self._log = log
+        self._directory = directory
+        self._rules = rules
+
+    @activity.defn(name=CLAIM_TURNS)
+    @translated
+    async def claim_turns(self, user: UserRef) -> Plan:
+        """The oldest unfinished turns that can be handled together, and the settings they are handled with.
+
+        Turns go together only where space, model and consent are the same. No turns: nothing is due.
+        """
+        scope = user.scope
+        waiting = await self._log.pending(scope, limit=self._rules.coalesce_max_turns + 1)
+        if not waiting:
+            return Plan(turns=())
+        batch = _alike(waiting, self._rules.coalesce_max_turns)
+        first = batch[0].turn
+        facts = await self._directory.facts(scope, first.space_id)
+        refs = tuple(TurnRef(turn_id=t.turn.turn_id, attempt=t.attempt, ordinal=t.ordinal) for t in batch)
+        more = len(waiting) > len(batch)
+        enablement = self._enablement(scope, facts, first)
+        if not enablement.active:
+            codes = ",".join(reason.code for reason in enablement.reasons)
+            return Plan(turns=(), skipped=refs, skip_reason=codes, more=more)
+        space = facts.space
+        return Plan(
+            turns=refs,
+            more=more,
+            model=self._model(space, first),
+            gate=space.consolidation_gate_enabled,
+            mode=space.consolidation_mode,
+            notice=space.show_update_notice,
+            privacy_scrub=space.privacy_scrub,
+            max_tokens=space.max_tokens,
+            root=await self._root(scope, facts),
+            conversation_ids=tuple(dict.fromkeys(t.turn.conversation_id for t in batch)),
+            empty=all(t.turn.is_empty for t in batch),
+            model_timeout_s=self._rules.model_timeout_s,
+            store_retry_for_s=self._rules.store_retry_for_s,
+            continue_after_turns=self._rules.continue_as_new_after_turns,
+        )
+
+    @activity.defn(name=FINISH_TURNS)
+    @translated
+    async def finish_turns(self, done: FinishInput) -> None:
+        """Record the outcome of a batch; repeating it changes nothing. Tokens and times are booked on the batch's first turn."""
+        info = activity.info()
+        usage = {stage: spent.model_dump() for stage, spent in done.usage.items()}
+        results = [
+            TurnResult(
+                turn_id=ref.turn_id,
+                attempt=ref.attempt,
+                outcome=done.outcome,
+                reason=done.reason,
+                profile_version=done.profile_version,
+                run_id=info.workflow_run_id or "",
+                workflow_id=info.workflow_id or "",
+                flags=done.flags,
+                usage=usage if position == 0 else {},
+                durations_ms=done.durations_ms if position == 0 else {},
+                model=done.model,
+            )
+            for position, ref in enumerate(done.turns)
+        ]
+        await self._log.finish(done.user.scope, results, now=datetime.now(UTC))
+
+    def _enablement(self, scope: Scope, facts: MemoryFacts, turn: Turn) -> Enablement:
+        return effective_enablement(
+            feature_flag=self._rules.feature_flag,
+            allow_with_web_search=self._rules.allow_with_web_search,
+            tenant_id=scope.tenant_id,
+            facts=facts,
+            allow_user_memory=turn.allow_user_memory,
+            web_search=turn.web_search,
+        )
+
+    def _model(self, space: SpaceSettings, turn: Turn) -> str:
+        chosen = turn.language_model if space.use_orchestrator_language_model else space.language_model
+        return chosen or self._rules.default_model
+
+    async def _root(self, scope: Scope, facts: MemoryFacts) -> str:
+        if facts.active_roots:
+            return facts.active_roots[0]
+        root = await self._directory.provision_root(scope.tenant, facts.space.root_folder or DEFAULT_ROOT_FOLDER)
+        return root.folder
+
+
+def _alike(waiting: Sequence[StoredTurn], limit: int) -> Sequence[StoredTurn]:
+    def key(stored: StoredTurn) -> tuple[object, ...]:
+        turn = stored.turn
+        return turn.space_id, turn.language_model, turn.allow_user_memory, turn.web_search, turn.is_empty
+
+    first = key(waiting[0])
+    count = next((i for i, stored in enumerate(waiting) if key(stored) != first), len(waiting))
+    return waiting[: min(count, limit)]

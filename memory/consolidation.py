@@ -1,0 +1,217 @@
+"""Consolidation: the old profile and the latest turns go to the memory model; what comes back is checked before it counts.
+
+    ask → parse (one repair) → redact → loss guard (one explanation) → stamp → scrub (optional) → budget (condense, cut)
+
+Nothing here knows Temporal, a store or a provider. A model's reply is untrusted input: whatever it says, the result is the old
+profile, or a complete new one that parses, fits the budget and lost nothing unexplained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from memory import prompts
+from memory.model.budget import check_condensed, cut_to_budget, fits
+from memory.model.directory import ConsolidationMode
+from memory.model.edits import apply_edits, parse_edits
+from memory.model.errors import MalformedOutput, ModelError, ModelRejected
+from memory.model.loss_guard import Loss, find_loss
+from memory.model.profile import Profile, parse_body, render_body, stamp_recent_topics
+from memory.model.redaction import redact
+from memory.model.reply import Clean, Noop, parse_profile_reply, parse_scrub_reply
+from memory.model.turn import Turn
+from memory.ports import ChatModel, ChatReply, ChatRequest, StopReason, TokenCounter, Usage
+
+CONDENSE_TO = 0.9
+"""Over budget, the model is asked to condense toward this share of the cap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The settings that one consolidation follows."""
+
+    mode: ConsolidationMode
+    max_tokens: int
+    privacy_scrub: bool
+    loss_guard_max_lost_fraction: float
+    loss_guard_min_bullets: int
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidation:
+    """``profile``: the new profile, or None when the old one stays. ``kept``: it stays because of a failure, and which."""
+
+    profile: Profile | None = field(repr=False)
+    kept: str | None
+    flags: tuple[str, ...]
+    usage: dict[str, Usage]
+
+
+class Consolidator:
+    """One consolidation at work; collects flags and usage."""
+
+    def __init__(self, model: ChatModel, counter: TokenCounter, rules: Rules) -> None:
+        self._model = model
+        self._counter = counter
+        self._rules = rules
+        self._flags: list[str] = []
+        self._usage: dict[str, Usage] = {}
+
+    async def run(self, old: Profile, turns: Sequence[Turn], *, now: datetime) -> Consolidation:
+        """Consolidate ``turns`` (oldest first) into ``old``. ``now``: the time of processing, to judge what is stale.
+
+        Raises:
+            ModelError: a call failed in a way that a retry of the whole may cure, or (ModelRejected) that none will.
+        """
+        if all(turn.is_empty for turn in turns):
+            return self._end(None, None)
+        request = prompts.consolidate_request(
+            old, turns, mode=self._rules.mode, max_tokens=self._rules.max_tokens, now=now, timeout_s=self._rules.timeout_s
+        )
+        try:
+            new, reply = await self._ask(old, request)
+            if new is None:
+                return self._end(None, None)
+            new = self._redacted(new)
+            loss = self._loss(old, new, turns)
+            if loss is not None:
+                self._flag("loss_guard")
+                new, _ = await self._ask(old, prompts.loss_request(request, reply.text, loss))
+                if new is None:
+                    return self._end(None, None)
+                new = self._redacted(new)
+                if self._loss(old, new, turns) is not None:
+                    return self._end(None, "loss_guard")
+            new = stamp_recent_topics(old, new, turns[-1].occurred_at)
+            if _same(old, new):
+                return self._end(None, None)
+            if self._rules.privacy_scrub:
+                scrubbed = await self._scrub(new)
+                if scrubbed is None:
+                    return self._end(None, "privacy_scrub")
+                new = scrubbed
+        except MalformedOutput:
+            return self._end(None, "malformed_output")
+        new = await self._within_budget(new, now)
+        return self._end(None if _same(old, new) else new, None)
+
+    # ---------------------------------------------------------------------------------------------------------- model calls
+
+    async def _call(self, request: ChatRequest) -> ChatReply:
+        reply = await self._model.complete(request)
+        self._usage[request.stage] = self._usage[request.stage] + reply.usage if request.stage in self._usage else reply.usage
+        if reply.stop is StopReason.REFUSED:
+            raise ModelRejected(f"{self._model.name} refused the {request.stage} request")
+        return reply
+
+    async def _ask(self, old: Profile, request: ChatRequest) -> tuple[Profile | None, ChatReply]:
+        """One reply and, when it cannot be used, one repair attempt that says what was wrong. None: NOOP.
+
+        Raises MalformedOutput when the repair cannot be used either.
+        """
+        reply = await self._call(request)
+        try:
+            return self._read(old, reply), reply
+        except MalformedOutput as error:
+            self._flag("repaired")
+            if reply.stop is StopReason.LENGTH:
+                # The text is cut off, not wrong: the same question with more room.
+                again = prompts.with_more_room(request)
+            else:
+                again = prompts.repair_request(request, reply.text, error.message)
+            second = await self._call(again)
+            return self._read(old, second), second
+
+    def _read(self, old: Profile, reply: ChatReply) -> Profile | None:
+        if reply.stop is not StopReason.END:
+            raise MalformedOutput("the reply was cut off before its end")
+        if self._rules.mode is ConsolidationMode.EDITS:
+            edits = parse_edits(reply.text)
+            return None if isinstance(edits, Noop) else apply_edits(old, edits)
+        parsed = parse_profile_reply(reply.text)
+        return None if isinstance(parsed, Noop) else parsed
+
+    async def _scrub(self, profile: Profile) -> Profile | None:
+        """The second pass over a changed profile; None when it cannot vouch for it."""
+        request = prompts.scrub_request(profile, timeout_s=self._rules.timeout_s)
+        reply = await self._call(request)
+        if reply.stop is not StopReason.END:
+            return None
+        try:
+            verdict = parse_scrub_reply(reply.text)
+        except MalformedOutput:
+            return None
+        if isinstance(verdict, Clean):
+            return profile
+        # The pass may take away and rephrase, never add.
+        if check_condensed(profile, verdict, self._counter.count, None) is not None:
+            return None
+        self._flag("scrubbed")
+        return self._redacted(verdict)
+
+    async def _within_budget(self, profile: Profile, now: datetime) -> Profile:
+        """Condense by the model, then cut by rule. A failing condense call is no reason to lose the rewrite: the rule cuts."""
+        count, cap = self._counter.count, self._rules.max_tokens
+        profile = Profile(profile.sections)
+        if fits(profile, count, cap):
+            return profile
+        request = prompts.condense_request(profile, target_tokens=int(cap * CONDENSE_TO), timeout_s=self._rules.timeout_s)
+        try:
+            condensed = self._condensed(profile, await self._call(request))
+        except ModelError:
+            self._flag("condense_failed")
+            condensed = None
+        if condensed is not None:
+            self._flag("condensed")
+            profile = condensed
+        if fits(profile, count, cap):
+            return profile
+        self._flag("truncated")
+        return cut_to_budget(profile, count, cap, today=now.date())
+
+    def _condensed(self, before: Profile, reply: ChatReply) -> Profile | None:
+        if reply.stop is not StopReason.END:
+            return None
+        try:
+            parsed = parse_profile_reply(reply.text)
+        except MalformedOutput:
+            return None
+        if isinstance(parsed, Noop):
+            return None
+        parsed = self._redacted(parsed)
+        return parsed if check_condensed(before, parsed, self._counter.count, self._rules.max_tokens) is None else None
+
+    # --------------------------------------------------------------------------------------------------------------- checks
+
+    def _redacted(self, profile: Profile) -> Profile:
+        body = render_body(profile)
+        redacted = redact(body)
+        if redacted.text == body:
+            return profile
+        self._flag("redacted")
+        return parse_body(redacted.text)
+
+    def _loss(self, old: Profile, new: Profile, turns: Sequence[Turn]) -> Loss | None:
+        said = "\n".join(turn.user_text or "" for turn in turns)
+        return find_loss(
+            old,
+            new,
+            said,
+            max_lost_fraction=self._rules.loss_guard_max_lost_fraction,
+            min_bullets=self._rules.loss_guard_min_bullets,
+        )
+
+    def _flag(self, flag: str) -> None:
+        if flag not in self._flags:
+            self._flags.append(flag)
+
+    def _end(self, profile: Profile | None, kept: str | None) -> Consolidation:
+        return Consolidation(profile, kept, tuple(self._flags), self._usage)
+
+
+def _same(old: Profile, new: Profile) -> bool:
+    """The truncation mark alone is no change worth a version."""
+    return old.sections == new.sections

@@ -1,0 +1,154 @@
+"""Activities under a test's control, with the names and shapes of the real ones: for what only the workflow decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities import names
+from memory.model.steps import (
+    BatchInput,
+    ConsolidateReply,
+    Decision,
+    EditInput,
+    FinishInput,
+    GateReply,
+    NoticeInput,
+    Plan,
+    RollbackInput,
+    StageUsage,
+    TurnRef,
+    UploadInput,
+    UserRef,
+    WriteReply,
+    WriteStatus,
+)
+
+
+def fails(kind: str, *, final: bool = False) -> Callable[[], None]:
+    """A behaviour that raises an ApplicationError of that type."""
+
+    def raise_it() -> None:
+        raise ApplicationError(f"scripted {kind}", type=kind, non_retryable=final)
+
+    return raise_it
+
+
+@dataclass
+class Scripted:
+    """A ledger and a profile in memory. ``script[name]`` holds behaviours, one per call of that activity; then it just works."""
+
+    plan: dict[str, Any] = field(default_factory=dict)
+    """Overrides of the plans that ``claim`` makes."""
+    waiting: list[TurnRef] = field(default_factory=list)
+    gate_says: bool = True
+    decision: Decision = Decision.CANDIDATE
+    batch_size: int = 1
+    version: int = 0
+    calls: list[str] = field(default_factory=list)
+    outcomes: dict[str, FinishInput] = field(default_factory=dict)
+    notices: list[NoticeInput] = field(default_factory=list)
+    script: dict[str, deque[Callable[[], None] | asyncio.Event | WriteReply]] = field(default_factory=dict)
+
+    def turn(self, turn_id: str) -> None:
+        self.waiting.append(TurnRef(turn_id=turn_id, attempt=0, ordinal=len(self.waiting) + len(self.outcomes) + 1))
+
+    def then(self, name: str, *behaviours: Callable[[], None] | asyncio.Event | WriteReply) -> None:
+        self.script.setdefault(name, deque()).extend(behaviours)
+
+    async def _enter(self, name: str) -> WriteReply | None:
+        self.calls.append(name)
+        steps = self.script.get(name)
+        if not steps:
+            return None
+        step = steps.popleft()
+        if isinstance(step, asyncio.Event):
+            while not step.is_set():
+                if activity.info().heartbeat_timeout:
+                    activity.heartbeat()
+                try:
+                    await asyncio.wait_for(step.wait(), 0.2)
+                except TimeoutError:
+                    continue
+        elif isinstance(step, WriteReply):
+            return step
+        else:
+            step()
+        return None
+
+    def all(self) -> list[Callable[..., Any]]:
+        return [
+            self.claim,
+            self.gate,
+            self.consolidate,
+            self.upload,
+            self.edit,
+            self.rollback,
+            self.notice,
+            self.finish,
+        ]
+
+    @activity.defn(name=names.CLAIM_TURNS)
+    async def claim(self, user: UserRef) -> Plan:
+        await self._enter("claim")
+        batch = tuple(self.waiting[: self.batch_size])
+        return Plan(turns=batch, model="scripted", **self.plan) if batch else Plan(turns=())
+
+    @activity.defn(name=names.GATE_TURNS)
+    async def gate(self, batch: BatchInput) -> GateReply:
+        await self._enter("gate")
+        return GateReply(update=self.gate_says, usage=StageUsage(input_tokens=10, output_tokens=1, calls=1), elapsed_ms=3)
+
+    @activity.defn(name=names.CONSOLIDATE_TURNS)
+    async def consolidate(self, batch: BatchInput) -> ConsolidateReply:
+        await self._enter("consolidate")
+        return ConsolidateReply(
+            decision=self.decision,
+            reason="scripted" if self.decision is Decision.KEPT else None,
+            candidate="c0ffee",
+            base_version=self.version,
+            applied_version=self.version,
+            usage={"consolidate": StageUsage(input_tokens=100, output_tokens=50, calls=1)},
+        )
+
+    @activity.defn(name=names.UPLOAD_PROFILE)
+    async def upload(self, upload: UploadInput) -> WriteReply:
+        scripted = await self._enter("upload")
+        if scripted is not None:
+            return scripted
+        if upload.base_version != self.version:
+            return WriteReply(status=WriteStatus.CONFLICT, version=self.version)
+        self.version += 1
+        return WriteReply(status=WriteStatus.SAVED, version=self.version, etag=f"e{self.version}")
+
+    @activity.defn(name=names.EDIT_PROFILE)
+    async def edit(self, edit: EditInput) -> WriteReply:
+        scripted = await self._enter("edit")
+        if scripted is not None:
+            return scripted
+        self.version += 1
+        return WriteReply(status=WriteStatus.SAVED, version=self.version, etag=f"e{self.version}")
+
+    @activity.defn(name=names.ROLLBACK_PROFILE)
+    async def rollback(self, rollback: RollbackInput) -> WriteReply:
+        await self._enter("rollback")
+        self.version += 1
+        return WriteReply(status=WriteStatus.SAVED, version=self.version, etag=f"e{self.version}")
+
+    @activity.defn(name=names.SEND_NOTICE)
+    async def notice(self, notice: NoticeInput) -> None:
+        await self._enter(f"notice:{notice.step}")
+        self.notices.append(notice)
+
+    @activity.defn(name=names.FINISH_TURNS)
+    async def finish(self, done: FinishInput) -> None:
+        await self._enter("finish")
+        for ref in done.turns:
+            self.outcomes[ref.turn_id] = done
+        self.waiting = [ref for ref in self.waiting if ref.turn_id not in self.outcomes]

@@ -1,0 +1,127 @@
+"""Every time-out and retry policy of the workflows, by name, checked when it is built.
+
+Model steps run as regular activities on the model queue; store steps run as local activities. A store that is away is not the
+model's fault: ``StoreUnavailable`` ends an activity at once and the workflow waits with a durable timer (:class:`Patience`), so an
+outage neither uses up the bounded model attempts nor holds a worker slot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio.common import RetryPolicy
+
+HEARTBEAT_S: Final = 10.0
+"""A dead worker is noticed after this long; the helper in ``activities.heartbeat`` beats three times as often."""
+
+MODEL_CALLS_PER_CONSOLIDATION: Final = 6
+"""Consolidate, repair or loss explanation, condense, scrub and its repair: an upper bound for one attempt."""
+
+NOT_RETRYABLE: Final = (
+    "ModelRejected",
+    "ProfileConflict",
+    "InvalidInput",
+    "InvalidSettings",
+    "NotPermitted",
+    "RootClash",
+    "StoreUnavailable",
+)
+"""Error types that the same attempt cannot cure. ``StoreUnavailable`` is waited for by the workflow itself."""
+
+MAX_CONFLICTS: Final = 3
+"""After a conflict the turn is consolidated again, at most this often."""
+
+MAX_WAKEUPS_PER_RUN: Final = 5000
+"""A run takes at most 10,000 signals (server limit); it continues as new well before."""
+
+
+@dataclass(frozen=True)
+class ModelStep:
+    """Options of an activity that calls a model. ``calls``: model calls in one attempt, for the start-to-close time-out."""
+
+    name: str
+    attempts: int
+    calls: int
+    slack_s: float = 15.0
+    initial_backoff_s: float = 1.0
+    max_backoff_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or self.calls < 1:
+            raise ValueError(f"{self.name}: attempts and calls must be at least 1")
+        if not 0 < self.initial_backoff_s <= self.max_backoff_s:
+            raise ValueError(f"{self.name}: back-off must be positive and not above its maximum")
+
+    def options(self, model_timeout_s: float) -> dict[str, Any]:
+        """Keyword arguments for ``workflow.execute_activity``."""
+        return {
+            "start_to_close_timeout": timedelta(seconds=self.calls * model_timeout_s + self.slack_s),
+            "heartbeat_timeout": timedelta(seconds=HEARTBEAT_S),
+            "retry_policy": RetryPolicy(
+                initial_interval=timedelta(seconds=self.initial_backoff_s),
+                backoff_coefficient=2.0,
+                maximum_interval=timedelta(seconds=self.max_backoff_s),
+                maximum_attempts=self.attempts,
+                non_retryable_error_types=list(NOT_RETRYABLE),
+            ),
+        }
+
+
+@dataclass(frozen=True)
+class StoreStep:
+    """Options of a local activity on a store. Quick retries cure a hiccup; an outage is left to :class:`Patience`."""
+
+    name: str
+    start_to_close_s: float
+    attempts: int = 2
+    initial_backoff_s: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ValueError(f"{self.name}: attempts must be at least 1")
+        if self.start_to_close_s <= 0 or self.initial_backoff_s <= 0:
+            raise ValueError(f"{self.name}: times must be positive")
+
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments for ``workflow.execute_local_activity``."""
+        return {
+            "start_to_close_timeout": timedelta(seconds=self.start_to_close_s),
+            "retry_policy": RetryPolicy(
+                initial_interval=timedelta(seconds=self.initial_backoff_s),
+                backoff_coefficient=2.0,
+                maximum_interval=timedelta(seconds=2),
+                maximum_attempts=self.attempts,
+                non_retryable_error_types=list(NOT_RETRYABLE),
+            ),
+        }
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How the workflow waits for a store that is away: durable timers, doubling from ``first_s`` up to ``longest_s``."""
+
+    first_s: float = 0.5
+    longest_s: float = 30.0
+
+    def delay(self, attempt: int) -> timedelta:
+        """The wait before try number ``attempt`` (from 1)."""
+        return timedelta(seconds=min(self.longest_s, self.first_s * 2 ** min(attempt - 1, 16)))
+
+
+GATE: Final = ModelStep("gate", attempts=2, calls=1)
+CONSOLIDATE: Final = ModelStep("consolidate", attempts=4, calls=MODEL_CALLS_PER_CONSOLIDATION)
+
+CLAIM: Final = StoreStep("claim", start_to_close_s=20)
+UPLOAD: Final = StoreStep("upload", start_to_close_s=45)
+WRITE: Final = StoreStep("write", start_to_close_s=60)
+FINISH: Final = StoreStep("finish", start_to_close_s=20)
+NOTICE: Final = StoreStep("notice", start_to_close_s=12, attempts=2, initial_backoff_s=0.5)
+
+STORE_PATIENCE: Final = Patience()
+
+SWEEP_TIMEOUT: Final = timedelta(minutes=10)
+SWEEP_RETRIES: Final = RetryPolicy(
+    maximum_attempts=3, non_retryable_error_types=["InvalidInput", "InvalidSettings", "NotPermitted"]
+)

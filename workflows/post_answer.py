@@ -1,0 +1,422 @@
+"""After the answer: gate, consolidate, notify, upload. One run per user works through all of that user's waiting turns.
+
+The ledger says which turns are due and in which order; a signal only wakes the run. So a lost, repeated or reordered signal
+changes nothing. The run ends when the ledger has nothing more for this user: an idle user costs nothing.
+
+Nothing here reads a text: inputs, results and signals are ids, hashes, counts and decisions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, is_cancelled_exception
+
+with workflow.unsafe.imports_passed_through():
+    from activities.names import (
+        CLAIM_TURNS,
+        CONSOLIDATE_TURNS,
+        EDIT_PROFILE,
+        FINISH_TURNS,
+        GATE_TURNS,
+        ROLLBACK_PROFILE,
+        SEND_NOTICE,
+        UPLOAD_PROFILE,
+    )
+    from memory.model.names import (
+        EDIT_UPDATE,
+        MODEL_TASK_QUEUE,
+        POST_ANSWER_WORKFLOW,
+        ROLLBACK_UPDATE,
+        SEARCH_OUTCOME,
+        SEARCH_STAGE,
+        STATUS_QUERY,
+        TURNS_RECORDED_SIGNAL,
+    )
+    from memory.model.steps import (
+        BatchInput,
+        ConsolidateReply,
+        Decision,
+        EditInput,
+        EditRequest,
+        FinishInput,
+        GateReply,
+        NoticeInput,
+        Plan,
+        PostAnswerInput,
+        RollbackInput,
+        RollbackRequest,
+        RunStatus,
+        RunTotals,
+        StageUsage,
+        TurnRef,
+        TurnsRecorded,
+        UploadInput,
+        WriteReply,
+        WriteStatus,
+    )
+    from memory.model.turn import Outcome
+    from workflows import policies
+    from workflows.details import Batch, details_markdown
+
+_OUTCOME = SearchAttributeKey.for_keyword(SEARCH_OUTCOME)
+_STAGE = SearchAttributeKey.for_keyword(SEARCH_STAGE)
+_SEVERITY = {Outcome.SKIPPED: 0, Outcome.NOOP: 1, Outcome.UPDATED: 2, Outcome.KEPT: 3}
+_T = TypeVar("_T")
+
+
+@workflow.defn(name=POST_ANSWER_WORKFLOW)
+class PostAnswerWorkflow:
+    """All writes to one user's profile, in order. Id: ``post-answer/<tenant>/<user>``."""
+
+    @workflow.init
+    def __init__(self, start: PostAnswerInput) -> None:
+        self._user = start.user
+        resumed = start.resumed
+        self._totals = resumed.model_copy(update={"runs": resumed.runs + 1}) if resumed else RunTotals()
+        self._turns_this_run = 0
+        self._wakeups = 0
+        self._batch = Batch()
+        self._version: int | None = None
+        self._worst: Outcome | None = None
+        self._history: list[str] = []
+        # Held for a write, and for the whole of a turn's last try; never while a model works on an earlier one.
+        self._profile = asyncio.Lock()
+
+    @workflow.run
+    async def run(self, start: PostAnswerInput) -> RunTotals:
+        while True:
+            wakeups = self._wakeups
+            plan = await self._claim()
+            if plan.skipped:
+                await self._finish(Batch(turns=plan.skipped, outcome=Outcome.SKIPPED, reason=plan.skip_reason))
+            if plan.turns:
+                await self._process(plan)
+            if plan.turns or plan.skipped:
+                if self._should_continue_as_new(plan):
+                    await workflow.wait_condition(workflow.all_handlers_finished)
+                    workflow.continue_as_new(PostAnswerInput(user=self._user, resumed=self._totals))
+                continue
+            await workflow.wait_condition(lambda seen=wakeups: workflow.all_handlers_finished() or self._wakeups != seen)
+            if self._wakeups == wakeups and workflow.all_handlers_finished():
+                return self._totals
+
+    # ------------------------------------------------------------------------------------------- signals, updates, query
+
+    @workflow.signal(name=TURNS_RECORDED_SIGNAL)
+    def turns_recorded(self, turns: TurnsRecorded) -> None:
+        self._wakeups += 1
+
+    @workflow.update(name=EDIT_UPDATE)
+    async def edit_profile(self, request: EditRequest) -> WriteReply:
+        """The user's own save. It waits for a write in progress, not for a model: a turn that meets it consolidates again."""
+        async with self._profile:
+            return await self._write(EDIT_PROFILE, EditInput(user=self._user, request=request))
+
+    @workflow.update(name=ROLLBACK_UPDATE)
+    async def rollback_profile(self, request: RollbackRequest) -> WriteReply:
+        async with self._profile:
+            return await self._write(ROLLBACK_PROFILE, RollbackInput(user=self._user, request=request))
+
+    @workflow.query(name=STATUS_QUERY)
+    def status(self) -> RunStatus:
+        batch = self._batch
+        return RunStatus(
+            stage=batch.stage,
+            turn_ids=tuple(turn.turn_id for turn in batch.turns),
+            totals=self._totals,
+            profile_version=self._version,
+            last_outcome=batch.outcome,
+            last_reason=batch.reason,
+        )
+
+    # ----------------------------------------------------------------------------------------------------------- one batch
+
+    async def _process(self, plan: Plan) -> None:
+        batch = Batch(turns=plan.turns, model=plan.model)
+        self._batch = batch
+        try:
+            await self._decide(plan, batch)
+        except BaseException as error:
+            if not is_cancelled_exception(error):
+                raise
+            batch.end(Outcome.KEPT, "cancelled")
+            await _uninterrupted(self._finish(batch))
+            raise
+        await self._finish(batch)
+
+    async def _decide(self, plan: Plan, batch: Batch) -> None:
+        if plan.empty:
+            batch.end(Outcome.NOOP, "empty_exchange")
+            return
+        if plan.gate and not await self._gate(plan, batch):
+            batch.end(Outcome.NOOP, "gate")
+            return
+        self._enter("consolidating", batch)
+        workflow.upsert_search_attributes([_STAGE.value_set("consolidating")])
+        notice = asyncio.create_task(self._notify(plan, batch, "updating_started")) if plan.notice else None
+        try:
+            await self._consolidate(plan, batch)
+        except BaseException as error:
+            if is_cancelled_exception(error):
+                batch.end(Outcome.KEPT, "cancelled")
+            raise
+        finally:
+            if notice is not None:
+                await _uninterrupted(self._remove_notice(plan, batch, notice))
+
+    async def _gate(self, plan: Plan, batch: Batch) -> bool:
+        """Only an explicit NOOP skips the rewrite; every failure counts as UPDATE."""
+        self._enter("gating", batch)
+        argument = BatchInput(user=self._user, plan=plan)
+
+        async def call() -> GateReply:
+            return await workflow.execute_activity(
+                GATE_TURNS,
+                argument,
+                result_type=GateReply,
+                task_queue=MODEL_TASK_QUEUE,
+                summary=_summary(plan.turns),
+                **policies.GATE.options(plan.model_timeout_s),
+            )
+
+        try:
+            reply = await self._patiently(call, plan.store_retry_for_s)
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            batch.flags.append(f"gate_failed:{_error_type(error)}")
+            return True
+        batch.flags.extend(reply.flags)
+        batch.spend("gate", reply.usage, reply.elapsed_ms)
+        return reply.update
+
+    async def _consolidate(self, plan: Plan, batch: Batch) -> None:
+        """Consolidate and upload; again after a conflict. The last try holds the lock, so that no further save can meet it."""
+        for conflicts in range(policies.MAX_CONFLICTS + 1):
+            if conflicts < policies.MAX_CONFLICTS:
+                if await self._try_once(plan, batch, conflicts, exclusive=False):
+                    return
+            else:
+                async with self._profile:
+                    if await self._try_once(plan, batch, conflicts, exclusive=True):
+                        return
+        batch.end(Outcome.KEPT, "conflict")
+
+    async def _try_once(self, plan: Plan, batch: Batch, conflicts: int, *, exclusive: bool) -> bool:
+        """True when the batch has its outcome, False after a conflict."""
+        self._enter("consolidating" if not conflicts else f"consolidating again after conflict {conflicts}", batch)
+        argument = BatchInput(user=self._user, plan=plan)
+
+        async def call() -> ConsolidateReply:
+            return await workflow.execute_activity(
+                CONSOLIDATE_TURNS,
+                argument,
+                result_type=ConsolidateReply,
+                task_queue=MODEL_TASK_QUEUE,
+                summary=_summary(plan.turns),
+                **policies.CONSOLIDATE.options(plan.model_timeout_s),
+            )
+
+        try:
+            reply = await self._patiently(call, plan.store_retry_for_s)
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            batch.end(Outcome.KEPT, f"consolidate_failed:{_error_type(error)}")
+            return True
+        batch.flags.extend(reply.flags)
+        for stage, usage in reply.usage.items():
+            batch.spend(stage, usage, 0)
+        batch.spend("consolidate", StageUsage(), reply.elapsed_ms)
+        if reply.decision is Decision.NOOP:
+            batch.end(Outcome.NOOP, reply.reason or "model")
+            return True
+        if reply.decision is Decision.KEPT:
+            batch.end(Outcome.KEPT, reply.reason)
+            return True
+        if reply.decision is Decision.APPLIED:
+            batch.flags.append("already_applied")
+            batch.end(Outcome.UPDATED, None, reply.applied_version)
+            return True
+        if reply.candidate is None:
+            raise ApplicationError("consolidate returned no candidate", type="BrokenContract", non_retryable=True)
+        if exclusive:
+            written = await self._upload(plan, batch, reply, reply.candidate)
+        else:
+            async with self._profile:
+                written = await self._upload(plan, batch, reply, reply.candidate)
+        if written.status is WriteStatus.CONFLICT:
+            batch.flags.append("conflict")
+            return False
+        if written.status is WriteStatus.SAVED:
+            batch.end(Outcome.UPDATED, None, written.version)
+        else:
+            batch.end(Outcome.KEPT, written.reason or "upload_failed")
+        return True
+
+    async def _upload(self, plan: Plan, batch: Batch, reply: ConsolidateReply, candidate: str) -> WriteReply:
+        self._enter("uploading", batch)
+        argument = UploadInput(
+            user=self._user, plan=plan, candidate=candidate, base_etag=reply.base_etag, base_version=reply.base_version
+        )
+
+        async def call() -> WriteReply:
+            return await workflow.execute_local_activity(
+                UPLOAD_PROFILE, argument, result_type=WriteReply, summary=_summary(plan.turns), **policies.UPLOAD.options()
+            )
+
+        try:
+            written = await self._patiently(call, plan.store_retry_for_s)
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            return WriteReply(status=WriteStatus.FAILED, reason=f"upload_failed:{_error_type(error)}")
+        batch.spend("upload", StageUsage(), written.elapsed_ms)
+        return written
+
+    # --------------------------------------------------------------------------------------------------------------- steps
+
+    async def _claim(self) -> Plan:
+        async def call() -> Plan:
+            return await workflow.execute_local_activity(
+                CLAIM_TURNS, self._user, result_type=Plan, summary="next turns", **policies.CLAIM.options()
+            )
+
+        return await self._patiently(call, None)
+
+    async def _finish(self, batch: Batch) -> None:
+        """Record the outcome of every turn of the batch. Until this has happened the turns stay due."""
+        argument = FinishInput(
+            user=self._user,
+            turns=batch.turns,
+            outcome=batch.outcome or Outcome.KEPT,
+            reason=batch.reason,
+            flags=tuple(dict.fromkeys(batch.flags)),
+            profile_version=batch.version,
+            model=batch.model,
+            usage=batch.usage,
+            durations_ms=batch.durations_ms,
+        )
+
+        async def call() -> None:
+            await workflow.execute_local_activity(
+                FINISH_TURNS, argument, summary=f"{_summary(batch.turns)}: {argument.outcome}", **policies.FINISH.options()
+            )
+
+        await self._patiently(call, None)
+        count = len(batch.turns)
+        self._turns_this_run += count
+        total = argument.outcome.value
+        self._totals = self._totals.model_copy(update={total: getattr(self._totals, total) + count})
+        if batch.version is not None:
+            self._version = batch.version
+        if self._worst is None or _SEVERITY[argument.outcome] > _SEVERITY[self._worst]:
+            self._worst = argument.outcome
+        workflow.upsert_search_attributes([_OUTCOME.value_set(self._worst.value), _STAGE.value_set("done")])
+        batch.stage = "done"
+        self._batch = batch
+        self._history = [*self._history[-19:], batch.line()]
+        self._show()
+
+    async def _write(self, activity: str, argument: EditInput | RollbackInput) -> WriteReply:
+        async def call() -> WriteReply:
+            return await workflow.execute_local_activity(activity, argument, result_type=WriteReply, **policies.WRITE.options())
+
+        try:
+            reply = await self._patiently(call, 30.0)
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            return WriteReply(status=WriteStatus.FAILED, reason=_error_type(error))
+        if reply.status is WriteStatus.SAVED:
+            self._version = reply.version
+            self._totals = self._totals.model_copy(update={"edits": self._totals.edits + 1})
+        return reply
+
+    async def _notify(self, plan: Plan, batch: Batch, step: str) -> None:
+        """Fails open: a notice that cannot be sent is skipped and the run says so."""
+        argument = NoticeInput(
+            user=self._user,
+            notice_id=f"{plan.turns[0].turn_id}:{plan.turns[0].attempt}",
+            step=step,
+            turn_ids=tuple(turn.turn_id for turn in plan.turns),
+            conversation_ids=plan.conversation_ids,
+            at=workflow.now().isoformat(),
+            outcome=batch.outcome,
+        )
+        try:
+            await workflow.execute_local_activity(SEND_NOTICE, argument, summary=step, **policies.NOTICE.options())
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            batch.flags.append(f"notice_failed:{step}")
+
+    async def _remove_notice(self, plan: Plan, batch: Batch, shown: asyncio.Task[None]) -> None:
+        # First the notice must have appeared: a removal that overtakes it would leave it standing.
+        await shown
+        await self._notify(plan, batch, "updating_completed")
+
+    async def _patiently(self, call: Callable[[], Awaitable[_T]], limit_s: float | None) -> _T:
+        """Run ``call``; while a store is away, wait with durable timers and try again, for ``limit_s`` seconds at most."""
+        begun = workflow.now()
+        attempt = 0
+        while True:
+            try:
+                return await call()
+            except ActivityError as error:
+                if is_cancelled_exception(error) or _error_type(error) != "StoreUnavailable":
+                    raise
+                attempt += 1
+                delay = policies.STORE_PATIENCE.delay(attempt)
+                if limit_s is not None and (workflow.now() - begun + delay).total_seconds() > limit_s:
+                    raise
+            await workflow.sleep(delay)
+
+    # ---------------------------------------------------------------------------------------------------------------- view
+
+    def _should_continue_as_new(self, plan: Plan) -> bool:
+        return (
+            workflow.info().is_continue_as_new_suggested()
+            or self._turns_this_run >= plan.continue_after_turns
+            or self._wakeups >= policies.MAX_WAKEUPS_PER_RUN
+        )
+
+    def _enter(self, stage: str, batch: Batch) -> None:
+        batch.stage = stage
+        self._show()
+
+    def _show(self) -> None:
+        workflow.set_current_details(details_markdown(self._batch, self._history, self._totals, self._version))
+
+
+async def _uninterrupted(step: Coroutine[Any, Any, None]) -> None:
+    """Finish ``step`` although this run is being cancelled meanwhile; the cancellation is raised afterwards."""
+    task = asyncio.create_task(step)
+    cancelled: BaseException | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    await task
+    if cancelled is not None:
+        raise cancelled
+
+
+def _summary(turns: tuple[TurnRef, ...]) -> str:
+    first, last = turns[0].ordinal, turns[-1].ordinal
+    return f"turn {first}" if first == last else f"turns {first} to {last}"
+
+
+def _error_type(error: ActivityError) -> str:
+    cause = error.cause
+    if isinstance(cause, ApplicationError):
+        return cause.type or "Unexpected"
+    if isinstance(cause, CancelledError):
+        return "Cancelled"
+    return type(cause).__name__ if cause is not None else "Unexpected"
