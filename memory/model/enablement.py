@@ -1,0 +1,104 @@
+"""Is memory on for this turn, and if not, why: one pure function that lists every reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from memory.model.directory import MemoryFacts
+
+
+class ReasonCode(StrEnum):
+    """Why memory is off, in the order in which reasons are listed."""
+
+    FEATURE_FLAG_OFF = "feature_flag_off"
+    SPACE_OFF = "space_off"
+    WEB_SEARCH_ON = "web_search_on"
+    USER_OPTED_OUT = "user_opted_out"
+    CALLER_NOT_ALLOWED = "caller_not_allowed"
+    ROOT_CLASH = "root_clash"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """``message``: what is off. ``remedy``: who can do what about it."""
+
+    code: ReasonCode
+    message: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Enablement:
+    """``active`` exactly when ``reasons`` is empty."""
+
+    active: bool
+    reasons: tuple[Reason, ...]
+
+    @property
+    def codes(self) -> tuple[ReasonCode, ...]:
+        return tuple(reason.code for reason in self.reasons)
+
+
+def effective_enablement(
+    *,
+    feature_flag: bool | frozenset[str],
+    allow_with_web_search: bool,
+    tenant_id: str,
+    facts: MemoryFacts,
+    allow_user_memory: bool,
+    web_search: bool | None,
+) -> Enablement:
+    """All conditions at once.
+
+    Args:
+        feature_flag: on or off for every company, or the companies (outside ids) for which memory exists.
+        allow_with_web_search: the operator lets memory stay on beside web search.
+        tenant_id: the company's outside id.
+        allow_user_memory: the caller's consent in the turn.
+        web_search: whether this turn searches the web; None: as the space says.
+    """
+    reasons: list[Reason] = []
+
+    def off(code: ReasonCode, message: str, remedy: str) -> None:
+        reasons.append(Reason(code, message, remedy))
+
+    flagged = feature_flag if isinstance(feature_flag, bool) else tenant_id in feature_flag
+    if not flagged:
+        off(
+            ReasonCode.FEATURE_FLAG_OFF,
+            "context memory is not switched on for this company",
+            "the operator sets FEATURE_FLAG_ENABLE_CONTEXT_MEMORY_UN_22033 to true or adds the company to its list",
+        )
+    if facts.space.context_memory is False:
+        off(
+            ReasonCode.SPACE_OFF,
+            'the "Context memory" toggle of this space is off',
+            "an administrator of the space switches it on",
+        )
+    searches = facts.space.web_search if web_search is None else web_search
+    if searches and not allow_with_web_search:
+        off(
+            ReasonCode.WEB_SEARCH_ON,
+            "web search is on, and memory is not used beside it" if web_search is None else "this turn searches the web",
+            "switch web search off, or the operator sets ALLOW_CONTEXT_MEMORY_WITH_WEB_SEARCH_UN_22591",
+        )
+    if not facts.user_allows:
+        off(
+            ReasonCode.USER_OPTED_OUT,
+            "the user has opted out of context memory (what was stored is kept)",
+            "the user switches allowUserMemory on in their preferences",
+        )
+    if not allow_user_memory:
+        off(
+            ReasonCode.CALLER_NOT_ALLOWED,
+            "the caller did not allow memory for this turn",
+            "the caller sends allow_user_memory: true",
+        )
+    if len(facts.active_roots) > 1:
+        off(
+            ReasonCode.ROOT_CLASH,
+            f"the company has {len(facts.active_roots)} active memory roots: {', '.join(sorted(facts.active_roots))}",
+            "an administrator renames or removes all but one",
+        )
+    return Enablement(active=not reasons, reasons=tuple(reasons))

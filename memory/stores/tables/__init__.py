@@ -1,0 +1,49 @@
+"""Event log, turn ledger and directory in SQL: SQLite by default, PostgreSQL by URL.
+
+Make or upgrade the tables with :func:`memory.stores.migrations.migrate` first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memory.settings import Settings
+from memory.stores.tables.directory import SqlDirectory
+from memory.stores.tables.engine import CALL_TIMEOUT_S, WRITE_OPTION, Database, database_url, is_in_memory
+from memory.stores.tables.event_log import SqlEventLog
+
+__all__ = ["SqlDirectory", "SqlEventLog", "Tables", "build_tables"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The SQL stores on one pool of connections."""
+
+    log: SqlEventLog
+    directory: SqlDirectory
+    database: Database
+
+    async def aclose(self) -> None:
+        """Let running calls end and close all connections; may be called twice."""
+        await self.database.aclose()
+
+
+def build_tables(settings: Settings | str, *, call_timeout_s: float = CALL_TIMEOUT_S) -> Tables:
+    """The SQL stores for the settings, or for a database URL. Connects on first use.
+
+    A SQLite database in memory (``sqlite://``) gets its tables at once, for tests.
+
+    Args:
+        call_timeout_s: a call gives up with StoreUnavailable after this many seconds, waiting for a thread included.
+
+    Raises:
+        InvalidSettings: not a SQLite or PostgreSQL URL.
+    """
+    url = settings if isinstance(settings, str) else settings.sqlalchemy_url
+    database = Database(database_url(url), call_timeout_s=call_timeout_s)
+    if is_in_memory(database.url):
+        from memory.stores.migrations import upgrade  # Alembic is slow to load
+
+        with database.engine.execution_options(**{WRITE_OPTION: True}).begin() as connection:
+            upgrade(connection)
+    return Tables(SqlEventLog(database), SqlDirectory(database), database)

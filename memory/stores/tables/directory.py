@@ -1,0 +1,167 @@
+"""Settings of spaces, preferences of users and memory roots of companies in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy import Connection, delete, insert, select, update
+
+from memory.model.directory import MemoryFacts, MemoryRoot, SpaceSettings
+from memory.model.errors import InvalidInput, InvalidSettings
+from memory.model.ids import decode_segment, encode_segment
+from memory.model.scope import Scope
+from memory.ports import Directory
+from memory.stores.tables.engine import Database
+from memory.stores.tables.rows import ROOTS, SPACES
+from memory.stores.tables.statements import FACTS, writes
+
+_ROOT = "root_folder"
+
+
+class SqlDirectory(Directory):
+    """A space whose settings do not name a root lives in its company's only active one, ``user-memory`` when there is none yet.
+
+    Only the keys that a caller set are stored; the others follow the defaults of the code.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._writes = writes(database.engine.dialect.name)
+
+    async def facts(self, scope: Scope, space_id: str) -> MemoryFacts:
+        space_key = encode_segment(space_id, what="space id")
+        binds = {"b_tenant": scope.tenant, "b_user": scope.user, "b_space": space_key}
+        rows = await self._database.read(lambda c: c.execute(FACTS, binds).all())
+        roots = tuple(sorted(row.folder for row in rows if row.folder is not None))
+        return MemoryFacts(
+            space=_settings(rows[0].settings, roots, space_id),
+            user_allows=rows[0].allow_user_memory is not False,
+            active_roots=roots,
+        )
+
+    async def space(self, tenant: str, space_id: str) -> SpaceSettings | None:
+        space_key = encode_segment(space_id, what="space id")
+
+        def work(connection: Connection) -> SpaceSettings | None:
+            wanted = select(SPACES.c.settings).where(SPACES.c.tenant == tenant, SPACES.c.space_key == space_key)
+            row = connection.execute(wanted).one_or_none()
+            return None if row is None else _settings(row.settings, _active_roots(connection, tenant), space_id)
+
+        return await self._database.read(work)
+
+    async def save_space(self, tenant: str, space_id: str, settings: SpaceSettings) -> None:
+        space_key = encode_segment(space_id, what="space id")
+        stored = settings.model_dump(mode="json", exclude_unset=True)
+        space_row = {
+            "tenant": tenant,
+            "space_key": space_key,
+            "space_id_long": space_id if "=h" in space_key else None,
+            "settings": stored,
+        }
+
+        def work(connection: Connection) -> None:
+            connection.execute(self._writes.save_space, space_row)
+            if _ROOT in stored or not _active_roots(connection, tenant):
+                connection.execute(self._writes.save_root, {"tenant": tenant, "folder": settings.root_folder, "active": True})
+
+        await self._database.write(work)
+
+    async def spaces(self, tenant: str) -> Mapping[str, SpaceSettings]:
+        def work(connection: Connection) -> dict[str, SpaceSettings]:
+            roots = _active_roots(connection, tenant)
+            rows = connection.execute(select(SPACES).where(SPACES.c.tenant == tenant).order_by(SPACES.c.space_key)).all()
+            ids = [row.space_id_long or decode_segment(row.space_key) for row in rows]
+            return {space_id: _settings(row.settings, roots, space_id) for space_id, row in zip(ids, rows, strict=True)}
+
+        return await self._database.read(work)
+
+    async def set_preference(self, scope: Scope, *, allow_user_memory: bool) -> None:
+        row = {"tenant": scope.tenant, "user_id": scope.user, "allow_user_memory": allow_user_memory}
+        await self._database.write(lambda c: c.execute(self._writes.save_preference, row))
+
+    async def roots(self, tenant: str) -> Sequence[MemoryRoot]:
+        wanted = select(ROOTS).where(ROOTS.c.tenant == tenant).order_by(ROOTS.c.folder)
+        return await self._database.read(lambda c: [MemoryRoot(row.folder, row.active) for row in c.execute(wanted)])
+
+    async def provision_root(self, tenant: str, folder: str) -> MemoryRoot:
+        row = {"tenant": tenant, "folder": _checked(folder), "active": True}
+        await self._database.write(lambda c: c.execute(self._writes.save_root, row))
+        return MemoryRoot(folder, active=True)
+
+    async def rename_root(self, tenant: str, folder: str, new_folder: str) -> None:
+        _checked(new_folder)
+
+        def work(connection: Connection) -> None:
+            old = _root(connection, tenant, folder)
+            if folder == new_folder:
+                return
+            new = connection.execute(select(ROOTS.c.active).where(*_is(tenant, new_folder)).with_for_update()).scalar()
+            connection.execute(delete(ROOTS).where(*_is(tenant, folder)))
+            if new is None:
+                connection.execute(insert(ROOTS).values(tenant=tenant, folder=new_folder, active=old.active))
+            elif old.active and not new:
+                connection.execute(update(ROOTS).where(*_is(tenant, new_folder)).values(active=True))
+            _rewrite_spaces(connection, tenant, folder, new_folder)
+
+        await self._database.write(work)
+
+    async def remove_root(self, tenant: str, folder: str) -> None:
+        def work(connection: Connection) -> None:
+            _root(connection, tenant, folder)
+            connection.execute(update(ROOTS).where(*_is(tenant, folder)).values(active=False))
+            _rewrite_spaces(connection, tenant, folder, None)
+
+        await self._database.write(work)
+
+
+def _settings(stored: Mapping[str, Any] | None, active_roots: Sequence[str], space_id: str) -> SpaceSettings:
+    # A key that this version does not know was written by a newer one during a roll-out; it is not this version's to judge.
+    known = {name: value for name, value in (stored or {}).items() if name in SpaceSettings.model_fields}
+    if _ROOT not in known and len(active_roots) == 1:
+        known[_ROOT] = active_roots[0]
+    try:
+        return SpaceSettings.model_validate(known)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        problem = f"{first['loc'][0] if first['loc'] else 'settings'}: {first['msg']}"
+    space = encode_segment(space_id)
+    raise InvalidSettings(f"the stored settings of space {space} are not valid, save them again: {problem}")
+
+
+def _active_roots(connection: Connection, tenant: str) -> list[str]:
+    wanted = select(ROOTS.c.folder).where(ROOTS.c.tenant == tenant, ROOTS.c.active).order_by(ROOTS.c.folder)
+    return list(connection.execute(wanted).scalars())
+
+
+def _is(tenant: str, folder: str) -> tuple[Any, Any]:
+    return ROOTS.c.tenant == tenant, ROOTS.c.folder == folder
+
+
+def _root(connection: Connection, tenant: str, folder: str) -> Any:
+    row = connection.execute(select(ROOTS).where(*_is(tenant, folder)).with_for_update()).one_or_none()
+    if row is None:
+        raise InvalidInput(f"this company has no memory root named {encode_segment(folder, what='folder')}")
+    return row
+
+
+def _rewrite_spaces(connection: Connection, tenant: str, folder: str, new_folder: str | None) -> None:
+    """In the spaces that name ``folder``: name the other one instead, or none."""
+    rows = connection.execute(select(SPACES).where(SPACES.c.tenant == tenant).with_for_update()).all()
+    for row in rows:
+        if row.settings.get(_ROOT) != folder:
+            continue
+        settings = {name: value for name, value in row.settings.items() if name != _ROOT}
+        if new_folder is not None:
+            settings[_ROOT] = new_folder
+        connection.execute(
+            update(SPACES).where(SPACES.c.tenant == tenant, SPACES.c.space_key == row.space_key).values(settings=settings)
+        )
+
+
+def _checked(folder: str) -> str:
+    try:
+        return SpaceSettings(root_folder=folder).root_folder
+    except ValidationError:
+        raise InvalidInput("a root folder is 1 to 63 letters, digits, - and _, beginning with a letter or digit") from None

@@ -1,0 +1,115 @@
+"""The statements of the hot paths, built once per dialect: SQLAlchemy then only binds the values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Executable, Select, and_, bindparam, insert, literal, literal_column, select, true, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from memory.stores.tables.rows import EVENTS, PREFERENCES, ROOTS, SPACES, TURNS, USER_COUNTERS
+
+# A literal, not a parameter: only then can the planner use the partial indexes.
+IS_PENDING = TURNS.c.state == literal_column("'pending'")
+IS_KEPT = TURNS.c.outcome == literal_column("'kept'")
+
+_USER = EVENTS.alias("user_event")
+_ASSISTANT = EVENTS.alias("assistant_event")
+
+SAID = "said"
+"""Prefix of the text columns in :data:`TURN_WITH_TEXT`."""
+
+
+def _side(event: Any, seq: Any) -> Any:
+    return and_(event.c.tenant == TURNS.c.tenant, event.c.user_id == TURNS.c.user_id, event.c.seq == seq)
+
+
+def turns_with_text() -> Select[Any]:
+    """Ledger rows with ``said_user`` and ``said_assistant``, the texts of their events."""
+    return select(TURNS, _USER.c.content.label("said_user"), _ASSISTANT.c.content.label("said_assistant")).select_from(
+        TURNS.outerjoin(_USER, _side(_USER, TURNS.c.user_seq)).outerjoin(_ASSISTANT, _side(_ASSISTANT, TURNS.c.assistant_seq))
+    )
+
+
+def of_user(table: Any) -> Any:
+    """``WHERE`` of one user's rows; binds ``b_tenant`` and ``b_user``."""
+    return and_(table.c.tenant == bindparam("b_tenant"), table.c.user_id == bindparam("b_user"))
+
+
+PENDING = turns_with_text().where(of_user(TURNS), IS_PENDING).order_by(TURNS.c.ordinal).limit(bindparam("b_limit"))
+BY_KEY = (
+    turns_with_text().where(of_user(TURNS), TURNS.c.turn_key.in_(bindparam("b_keys", expanding=True))).order_by(TURNS.c.ordinal)
+)
+FIND_TURN = select(TURNS.c.ordinal, TURNS.c.outcome).where(of_user(TURNS), TURNS.c.turn_key == bindparam("b_key"))
+INSERT_EVENTS = insert(EVENTS)
+
+FINISH = (
+    update(TURNS)
+    .where(of_user(TURNS), TURNS.c.turn_key == bindparam("b_key"), TURNS.c.attempt == bindparam("b_attempt"), IS_PENDING)
+    .values(
+        state="done",
+        **{
+            name: bindparam(f"v_{name}", type_=TURNS.c[name].type)
+            for name in (
+                "outcome",
+                "reason",
+                "flags",
+                "usage",
+                "durations_ms",
+                "model",
+                "profile_version",
+                "run_id",
+                "workflow_id",
+                "finished_at",
+            )
+        },
+    )
+)
+
+_ONE = select(literal(1).label("one")).subquery("one")
+FACTS = select(SPACES.c.settings, PREFERENCES.c.allow_user_memory, ROOTS.c.folder).select_from(
+    _ONE.outerjoin(SPACES, and_(SPACES.c.tenant == bindparam("b_tenant"), SPACES.c.space_key == bindparam("b_space")))
+    .outerjoin(PREFERENCES, of_user(PREFERENCES))
+    .outerjoin(ROOTS, and_(ROOTS.c.tenant == bindparam("b_tenant"), ROOTS.c.active == true()))
+)
+"""One row per active root, and one row without a root when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """Statements with ``ON CONFLICT``."""
+
+    take_numbers: Executable
+    """Gives out the next ordinal and ``b_events`` sequence numbers; holds the user's row until commit."""
+    insert_turn: Executable
+    """Does nothing where the turn id is there already."""
+    save_space: Executable
+    save_preference: Executable
+    save_root: Executable
+    """``active`` of an existing root is overwritten."""
+
+
+def writes(dialect_name: str) -> Writes:
+    upsert: Any = sqlite.insert if dialect_name == "sqlite" else postgresql.insert
+    numbers = upsert(USER_COUNTERS).values(
+        tenant=bindparam("b_tenant"), user_id=bindparam("b_user"), last_seq=bindparam("b_events"), last_ordinal=1
+    )
+    spaces, preferences, roots = upsert(SPACES), upsert(PREFERENCES), upsert(ROOTS)
+    return Writes(
+        take_numbers=numbers.on_conflict_do_update(
+            index_elements=["tenant", "user_id"],
+            set_={
+                "last_seq": USER_COUNTERS.c.last_seq + numbers.excluded.last_seq,
+                "last_ordinal": USER_COUNTERS.c.last_ordinal + 1,
+            },
+        ).returning(USER_COUNTERS.c.last_seq, USER_COUNTERS.c.last_ordinal),
+        insert_turn=upsert(TURNS).on_conflict_do_nothing(index_elements=["tenant", "user_id", "turn_key"]),
+        save_space=spaces.on_conflict_do_update(
+            index_elements=["tenant", "space_key"], set_={"settings": spaces.excluded.settings}
+        ),
+        save_preference=preferences.on_conflict_do_update(
+            index_elements=["tenant", "user_id"], set_={"allow_user_memory": preferences.excluded.allow_user_memory}
+        ),
+        save_root=roots.on_conflict_do_update(index_elements=["tenant", "folder"], set_={"active": roots.excluded.active}),
+    )
