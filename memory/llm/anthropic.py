@@ -1,0 +1,183 @@
+"""Anthropic messages, and every server that speaks them (``anthropic_base_url``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import anthropic
+from anthropic import AsyncAnthropic
+from anthropic.types import MessageParam, OutputConfigParam, TextBlockParam
+
+from memory.llm.wire import (
+    MAX_MODEL_NAME_CHARS,
+    CallFailed,
+    HttpChatModel,
+    Option,
+    TokenCount,
+    WireModel,
+    http_client_options,
+    read_as,
+    status_error,
+    wire_text,
+)
+from memory.model.errors import ModelError, ModelUnavailable
+from memory.ports import ChatReply, ChatRequest, PromptPart, StopReason, Usage
+
+BASE_URL: Final = "https://api.anthropic.com"
+MAX_BREAKPOINTS: Final = 4
+"""The API takes at most four ``cache_control`` marks in one request."""
+
+_STOPS: Final = {
+    "end_turn": StopReason.END,
+    "stop_sequence": StopReason.END,
+    "max_tokens": StopReason.LENGTH,
+    "model_context_window_exceeded": StopReason.LENGTH,
+    "refusal": StopReason.REFUSED,
+}
+
+
+def anthropic_client(*, base_url: str | None, api_key: str) -> AsyncAnthropic:
+    """A client that makes one call per request. Address and key are given, so the SDK takes neither from elsewhere."""
+    return AsyncAnthropic(
+        api_key=api_key,
+        base_url=base_url or BASE_URL,
+        max_retries=0,
+        # Said here so that no variable of the environment can put prompts into traces.
+        open_telemetry={"traces": {"content_mode": "metadata_only"}},
+        http_client=anthropic.DefaultAsyncHttpxClient(**http_client_options()),
+    )
+
+
+class AnthropicModel(HttpChatModel):
+    """A messages model. Parts marked cacheable become cache breakpoints.
+
+    ``Usage.input_tokens`` counts all input, as for the other providers: read from the cache, written to it, and neither.
+    """
+
+    def __init__(self, client: AsyncAnthropic, name: str, model: str, *, reasoning: bool) -> None:
+        super().__init__(name, model, reasoning=reasoning)
+        self._client = client
+
+    def _options(self, request: ChatRequest) -> frozenset[Option]:
+        used: set[Option] = set()
+        if not self._reasoning:
+            used.add(Option.TEMPERATURE)
+        if request.schema is not None:
+            used.add(Option.STRUCTURED)
+        return frozenset(used)
+
+    async def _send(self, request: ChatRequest, off: frozenset[Option]) -> bytes:
+        used = self._options(request) - off
+        system, messages = _prompt(request)
+        try:
+            reply = await self._client.messages.with_raw_response.create(
+                model=self._model,
+                max_tokens=request.max_output_tokens,
+                system=system or anthropic.omit,
+                messages=messages,
+                output_config=_output_config(request) if Option.STRUCTURED in used else anthropic.omit,
+                # The SDK has no argument for it any more, the API takes it.
+                extra_body={"temperature": 0} if Option.TEMPERATURE in used else None,
+                timeout=request.timeout_s,
+            )
+        except anthropic.APITimeoutError:
+            raise CallFailed(self.timed_out(request)) from None
+        except anthropic.APIStatusError as error:
+            raise CallFailed(
+                _status_error(self._name, error),
+                status=error.status_code,
+                detail=f"{error.error_code} {error.message}"[:4000],
+            ) from None
+        except anthropic.AnthropicError as error:
+            raise CallFailed(_connection_error(self._name, error)) from None
+        return await reply.http_response.aread()
+
+    def _read(self, body: bytes) -> ChatReply:
+        message = read_as(_Message, body, self)
+        usage = message.usage or _Usage()
+        return ChatReply(
+            text="".join(block.text or "" for block in message.content or () if block.type == "text"),
+            stop=_STOPS.get(message.stop_reason or "", StopReason.OTHER),
+            usage=Usage(
+                input_tokens=usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens,
+                output_tokens=usage.output_tokens,
+                cached_input_tokens=usage.cache_read_input_tokens,
+            ),
+            model=(message.model or self._model)[:MAX_MODEL_NAME_CHARS],
+        )
+
+
+def _prompt(request: ChatRequest) -> tuple[list[TextBlockParam], list[MessageParam]]:
+    system = _blocks(request.system)
+    contents = [_blocks(message.parts) or [_no_text()] for message in request.messages]
+    marked = [block for blocks in (system, *contents) for block in blocks if "cache_control" in block]
+    # The first mark ends what all users share, the last ones end the longest prefixes.
+    for block in marked[1 : len(marked) - MAX_BREAKPOINTS + 1]:
+        del block["cache_control"]
+    return system, [{"role": message.role, "content": blocks} for message, blocks in zip(request.messages, contents, strict=True)]
+
+
+def _blocks(parts: Sequence[PromptPart]) -> list[TextBlockParam]:
+    """Text blocks. The API refuses a blank block, so blank text goes with the block before or after it."""
+    blocks: list[TextBlockParam] = []
+    lead = ""
+    for part in parts:
+        text = lead + wire_text(part.text)
+        lead = ""
+        if text.strip():
+            blocks.append({"type": "text", "text": text})
+        elif blocks:
+            blocks[-1]["text"] += text
+        else:
+            lead = text
+            continue
+        if part.cacheable:
+            blocks[-1]["cache_control"] = {"type": "ephemeral"}
+    return blocks
+
+
+def _no_text() -> TextBlockParam:
+    """Stands for a message without text (a model's empty reply that is shown to it again); the API refuses an empty one."""
+    return {"type": "text", "text": "(no text)"}
+
+
+def _output_config(request: ChatRequest) -> OutputConfigParam:
+    return {"format": {"type": "json_schema", "schema": dict(request.schema or {})}}
+
+
+def _status_error(name: str, error: anthropic.APIStatusError) -> ModelError:
+    return status_error(
+        name,
+        error.status_code,
+        headers=error.response.headers,
+        code=error.type,
+        request_id=error.request_id,
+        key_name="ANTHROPIC_API_KEY",
+    )
+
+
+def _connection_error(name: str, error: anthropic.AnthropicError) -> ModelError:
+    cause = error.__cause__ or error
+    return ModelUnavailable(f"{name} could not be reached or broke off ({type(cause).__name__})")
+
+
+class _Block(WireModel):
+    type: str
+    text: str | None = None
+
+
+class _Usage(WireModel):
+    input_tokens: TokenCount = 0
+    output_tokens: TokenCount = 0
+    cache_read_input_tokens: TokenCount = 0
+    cache_creation_input_tokens: TokenCount = 0
+
+
+class _Message(WireModel):
+    type: str
+    """Required: it tells a reply from some other JSON."""
+    model: str | None = None
+    content: list[_Block] | None = None
+    stop_reason: str | None = None
+    usage: _Usage | None = None
