@@ -1,0 +1,100 @@
+"""Text of turns and profiles on its way into a prompt: cleaned, redacted, shortened, quoted.
+
+Every quoted line begins with ``>`` and the tags of the blocks are defused inside them, so no content can close its block or
+pass for the structure around it. Quoting redacts by itself: no builder of a prompt can forget it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from memory.model.redaction import redact
+from memory.model.turn import PROMPT_MESSAGE_BYTES, Turn
+
+EXCHANGE_BYTES = 4 * PROMPT_MESSAGE_BYTES
+"""All messages of one exchange together; a long batch of turns shares it."""
+
+QUOTE = ">"
+USER_LABEL = "User:"
+ASSISTANT_LABEL = "Assistant:"
+TURN_LABEL = "Turn "
+
+_MARKER = "\n[… {left_out} bytes left out …]\n"
+_TAG_START = re.compile(r"<(?=[\s/]*(?:profile|exchange)\b)", re.IGNORECASE)
+
+
+def clean_text(text: str) -> str:
+    """``text`` without NUL, with surrogate pairs joined and lone surrogates replaced by U+FFFD: every store can take it."""
+    if "\x00" in text:
+        text = text.replace("\x00", "")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def shorten_middle(text: str, max_bytes: int) -> str:
+    """``text``, or its beginning and end around a marker that says how much is missing.
+
+    Args:
+        text: any text without lone surrogates.
+        max_bytes: bound of the result in bytes of UTF-8, marker included; at least 100.
+    """
+    if len(text) * 4 <= max_bytes:
+        return text
+    data = text.encode("utf-8")
+    if len(data) <= max_bytes:
+        return text
+    room = max_bytes - len(_MARKER.format(left_out=len(data)).encode("utf-8"))
+    head = data[: room - room // 2].decode("utf-8", "ignore")
+    tail = data[len(data) - room // 2 :].decode("utf-8", "ignore")
+    left_out = len(data) - len(head.encode("utf-8")) - len(tail.encode("utf-8"))
+    return f"{head}{_MARKER.format(left_out=left_out)}{tail}"
+
+
+def stamp(at: datetime) -> str:
+    """The time of a turn as prompts and the topics log write it: ``2026-06-17 12:00 UTC``."""
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def quote_block(tag: str, content: str) -> str:
+    """``content`` between the tags of a block. Closing tags inside it are defused; secrets are redacted."""
+    return f"<{tag}>\n{_defuse(redact(clean_text(content)).text).strip()}\n</{tag}>"
+
+
+def quote_turns(turns: Sequence[Turn], *, message_bytes: int = PROMPT_MESSAGE_BYTES, total_bytes: int = EXCHANGE_BYTES) -> str:
+    """The exchange as a model sees it: each turn with its time, each message as quoted lines.
+
+    Args:
+        turns: in order. A side without text is left out.
+        message_bytes: longer messages are shortened in the middle.
+        total_bytes: shared evenly where the messages of a batch are many.
+    """
+    sides = sum(bool(text) for turn in turns for text in (turn.user_text, turn.assistant_text))
+    limit = max(100, min(message_bytes, total_bytes // max(1, sides)))
+    lines: list[str] = ["<exchange>"]
+    for turn in turns:
+        lines.append(f"{TURN_LABEL}{stamp(turn.occurred_at)}")
+        for label, text in ((USER_LABEL, turn.user_text), (ASSISTANT_LABEL, turn.assistant_text)):
+            if text and text.strip():
+                lines.append(label)
+                # redacted before it is shortened: a secret on the cut would leave half of itself
+                lines.extend(_quoted(shorten_middle(redact(clean_text(text)).text, limit)))
+    lines.append("</exchange>")
+    return "\n".join(lines)
+
+
+def unquote(line: str) -> str:
+    """The words of a quoted line."""
+    return line[len(QUOTE) :].removeprefix(" ")
+
+
+def _quoted(text: str) -> list[str]:
+    return [f"{QUOTE} {line}".rstrip() for line in _defuse(text).strip().splitlines()]
+
+
+def _defuse(text: str) -> str:
+    return _TAG_START.sub("‹", text)
