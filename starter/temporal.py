@@ -1,0 +1,163 @@
+"""The connection to Temporal: the SDK's own environment configuration, the data converter, the search attributes.
+
+``TEMPORAL_ADDRESS``, ``TEMPORAL_NAMESPACE``, ``TEMPORAL_API_KEY``, ``TEMPORAL_TLS…`` and ``temporal.toml`` mean what they mean to
+every Temporal tool. Where none of them names a server, that of a running ``afterturn dev`` is used, then ``localhost:7233``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.client import Client
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.envconfig import ClientConfig, ClientConnectConfig
+from temporalio.service import RPCError, RPCStatusCode
+
+from memory.model.errors import InvalidSettings, MemoryUnavailable
+from memory.model.names import SEARCH_ATTRIBUTES, SEARCH_TENANT, SEARCH_USER
+from memory.model.scope import Scope
+from memory.settings import Settings, read_dev_file
+
+DEFAULT_ADDRESS = "localhost:7233"
+DEFAULT_NAMESPACE = "default"
+CONNECT_TIMEOUT = timedelta(seconds=5)
+OPERATOR_TIMEOUT = timedelta(seconds=10)
+REGISTER_WAIT_S = 10.0
+
+_REFUSED = {
+    RPCStatusCode.INVALID_ARGUMENT,
+    RPCStatusCode.PERMISSION_DENIED,
+    RPCStatusCode.UNAUTHENTICATED,
+    RPCStatusCode.UNIMPLEMENTED,
+}
+
+
+async def connect(settings: Settings, *, address: str | None = None, namespace: str | None = None, lazy: bool = False) -> Client:
+    """A client that speaks pydantic models.
+
+    Args:
+        settings: for the folder of ``afterturn dev``.
+        address: ``host:port``; wins over the environment.
+        namespace: wins over the environment.
+        lazy: connect at the first call, so that this never needs the server. Not for workers.
+
+    Raises:
+        InvalidSettings: the configuration cannot be read, or the server refuses it.
+        MemoryUnavailable: the server cannot be reached.
+    """
+    options = connect_options(settings, address=address, namespace=namespace)
+    options.setdefault("target_host", DEFAULT_ADDRESS)
+    with temporal_errors(f"connecting to {options.get('target_host')}"):
+        return await Client.connect(
+            **options,
+            data_converter=pydantic_data_converter,
+            connect_timeout=CONNECT_TIMEOUT,
+            lazy=lazy,
+        )
+
+
+def connect_options(
+    settings: Settings,
+    *,
+    address: str | None = None,
+    namespace: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> ClientConnectConfig:
+    """Where to connect to, and how. May hold keys: never log it. Raises InvalidSettings."""
+    environ = os.environ if environ is None else environ
+    chosen = address or any(environ.get(name) for name in ("TEMPORAL_ADDRESS", "TEMPORAL_PROFILE", "TEMPORAL_CONFIG_FILE"))
+    dev = {} if chosen else read_dev_file(settings.data_dir)
+    options: ClientConnectConfig
+    if dev_address := dev.get("temporal_address"):
+        # Nothing of a configuration that was made for another server (its namespace, keys, TLS) goes along.
+        options = {"target_host": str(dev_address), "namespace": str(dev.get("temporal_namespace") or DEFAULT_NAMESPACE)}
+    else:
+        try:
+            options = ClientConfig.load_client_connect_config(override_env_vars=dict(environ))
+        except (RuntimeError, ValueError, OSError) as error:
+            raise InvalidSettings(f"the configuration of Temporal (TEMPORAL_*, temporal.toml) cannot be used: {error}") from None
+    if address is not None:
+        options["target_host"] = address
+    if namespace is not None:
+        options["namespace"] = namespace
+    return options
+
+
+def user_search_attributes(scope: Scope) -> TypedSearchAttributes:
+    """What a user's workflow can be found by."""
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(SearchAttributeKey.for_keyword(SEARCH_TENANT), scope.tenant),
+            SearchAttributePair(SearchAttributeKey.for_keyword(SEARCH_USER), scope.user),
+        ]
+    )
+
+
+async def ensure_search_attributes(client: Client) -> tuple[str, ...]:
+    """Register the search attributes that are missing. Returns those that were added. Safe to repeat and to race.
+
+    Raises:
+        InvalidSettings: one has another type, or this client may not add them; the message says which are needed.
+        MemoryUnavailable: the server cannot be reached.
+    """
+    missing = await _missing_attributes(client)
+    if not missing:
+        return ()
+    request = AddSearchAttributesRequest(
+        namespace=client.namespace,
+        search_attributes=dict.fromkeys(missing, IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD),
+    )
+    try:
+        await client.operator_service.add_search_attributes(request, timeout=OPERATOR_TIMEOUT)
+    except RPCError as error:
+        if error.status in _REFUSED:
+            raise InvalidSettings(
+                f"the search attributes {', '.join(missing)} (type Keyword) are missing in the namespace {client.namespace} and "
+                f"cannot be added from here ({error.status.name}); add them with `temporal operator search-attribute create`"
+            ) from None
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:
+            raise _mapped(error, "adding search attributes") from None
+    try:
+        async with asyncio.timeout(REGISTER_WAIT_S):
+            while await _missing_attributes(client):
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise MemoryUnavailable("the new search attributes are not known to the server yet; try again") from None
+    return missing
+
+
+async def _missing_attributes(client: Client) -> tuple[str, ...]:
+    request = ListSearchAttributesRequest(namespace=client.namespace)
+    with temporal_errors("reading search attributes"):
+        known = (await client.operator_service.list_search_attributes(request, timeout=OPERATOR_TIMEOUT)).custom_attributes
+    wrong = [n for n in SEARCH_ATTRIBUTES if n in known and known[n] != IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD]
+    if wrong:
+        raise InvalidSettings(
+            f"the search attributes {', '.join(wrong)} of the namespace {client.namespace} exist with a type other than Keyword"
+        )
+    return tuple(name for name in SEARCH_ATTRIBUTES if name not in known)
+
+
+@contextmanager
+def temporal_errors(what: str) -> Generator[None]:
+    """Errors of the SDK as ours. ``what``: the attempt, for the message."""
+    try:
+        yield
+    except RPCError as error:
+        raise _mapped(error, what) from None
+    except RuntimeError as error:
+        # The SDK's bridge raises this where no connection comes about. Its text holds addresses, no keys.
+        raise MemoryUnavailable(f"Temporal cannot be reached: {what}: {str(error)[:200]}") from None
+
+
+def _mapped(error: RPCError, what: str) -> InvalidSettings | MemoryUnavailable:
+    if error.status in _REFUSED or (error.status is RPCStatusCode.NOT_FOUND and "namespace" in error.message.lower()):
+        return InvalidSettings(f"Temporal refuses {what}: {error.status.name}: {error.message[:200]}")
+    return MemoryUnavailable(f"Temporal: {what} failed: {error.status.name}")
