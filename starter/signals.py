@@ -31,12 +31,16 @@ MAX_WAITING_IDS = 20_000
 RPC_TIMEOUT_S = 10.0
 
 
+_Part = tuple[tuple[str, ...], "asyncio.Future[None]"]
+"""Turn ids of one caller, and what that caller waits for."""
+
+
 @dataclass(slots=True)
 class _Lane:
     """One workflow's signals from this process."""
 
     in_flight: int = 0
-    waiting: list[_Part] = field(default_factory=list[_Part])
+    waiting: deque[_Part] = field(default_factory=deque[_Part])
 
 
 class TurnSignaller:
@@ -68,18 +72,20 @@ class TurnSignaller:
             MemoryUnavailable: Temporal is away, or too many signals wait.
             InvalidSettings: the server refuses (search attributes missing, no permission, no such namespace).
         """
-        lane = self._lanes.setdefault(scope, _Lane())
-        if lane.in_flight < MAX_IN_FLIGHT_PER_WORKFLOW:
-            future = self._launch(scope, lane, [(tuple(turn_ids), asyncio.get_running_loop().create_future())])
-        else:
-            if self._waiting_ids + len(turn_ids) > MAX_WAITING_IDS:
-                raise MemoryUnavailable(f"{self._waiting_ids} turns wait to be signalled; the sweeper starts the rest")
-            future = asyncio.get_running_loop().create_future()
+        lane = self._lanes.get(scope) or _Lane()
+        busy = lane.in_flight >= MAX_IN_FLIGHT_PER_WORKFLOW
+        if (self._waiting_ids + len(turn_ids) > MAX_WAITING_IDS) if busy else (len(self._tasks) >= MAX_IN_FLIGHT):
+            raise MemoryUnavailable("too many turns wait to be signalled; the sweeper starts the rest")
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if busy:
             lane.waiting.append((tuple(turn_ids), future))
             self._waiting_ids += len(turn_ids)
+        else:
+            self._lanes[scope] = lane
+            self._launch(scope, lane, [(tuple(turn_ids), future)])
         await asyncio.shield(future)
 
-    def _launch(self, scope: Scope, lane: _Lane, batch: list[_Part]) -> asyncio.Future[None]:
+    def _launch(self, scope: Scope, lane: _Lane, batch: list[_Part]) -> None:
         lane.in_flight += 1
         task = asyncio.create_task(self._send(scope, lane, batch), name=f"signal {scope.post_answer_workflow_id}")
         self._tasks.add(task)
