@@ -201,8 +201,8 @@ class ObjectStore(Protocol):
         """Versions of exactly this key, newest first, delete markers included, without metadata."""
         ...
 
-    async def ensure_bucket(self, bucket: str) -> None:
-        """Create it with versioning on where it does not exist; safe to race."""
+    async def ensure_bucket(self, bucket: str, *, versioned: bool = True) -> None:
+        """Create it where it does not exist; safe to race. ``versioned``: turn versioning on; else it is left as it is."""
         ...
 
     async def check(self, bucket: str) -> None:
