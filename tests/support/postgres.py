@@ -1,1 +1,240 @@
-"""Fixtures."""
+"""Databases for tests: a real PostgreSQL server per session, and a fresh migrated database per test on it or in a SQLite file."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from memory.stores.migrations import migrate
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+USER = "app"
+PASSWORD = "correct-horse-battery"  # only for a server on loopback that lives as long as the tests
+_PR_SET_PDEATHSIG = 1
+
+
+def find_postgres() -> Path | None:
+    """The folder with ``postgres`` and ``initdb``; the newest version where there are several."""
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: _number(folder.parent.name), reverse=True)
+    on_path = shutil.which("postgres")
+    if on_path:
+        folders.insert(0, Path(on_path).resolve().parent)
+    folders += [*Path("/usr").glob("pgsql-*/bin"), *Path("/opt/homebrew/opt").glob("postgresql*/bin")]
+    return next((folder for folder in folders if (folder / "postgres").exists() and (folder / "initdb").exists()), None)
+
+
+def _number(name: str) -> float:
+    return float(name) if name.replace(".", "", 1).isdigit() else 0.0
+
+
+class PostgresServer:
+    """One server in a temporary folder, on loopback and a free port. It never outlives this process."""
+
+    def __init__(self, binaries: Path) -> None:
+        self._binaries = binaries
+        self._folder = Path(tempfile.mkdtemp(prefix="afterturn-postgres-"))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._names = (f"test_{number}" for number in itertools.count(1))
+        self._template: str | None = None
+        self.port = _free_port()
+        # The server refuses to run as root.
+        self._as: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            account = pwd.getpwnam("postgres")
+            os.chown(self._folder, account.pw_uid, account.pw_gid)
+            self._as = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+
+    def create(self) -> None:
+        password_file = self._folder / "password"
+        password_file.write_text(PASSWORD)
+        if self._as:
+            os.chown(password_file, self._as["user"], self._as["group"])
+        done = subprocess.run(
+            [
+                self._binaries / "initdb",
+                *("-D", self._folder / "data", "-U", USER, "--pwfile", password_file),
+                *("-A", "scram-sha-256", "-E", "UTF8", "--no-locale", "--no-sync"),
+            ],
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            timeout=START_TIMEOUT_S,
+            check=False,
+            **self._as,
+        )
+        assert done.returncode == 0, f"initdb failed: {done.stderr[-2000:]}"
+
+    def start(self) -> None:
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": self.port,
+            "unix_socket_directories": self._folder,
+            "fsync": "off",
+            "full_page_writes": "off",
+            "synchronous_commit": "off",
+            "shared_buffers": "32MB",
+            "max_connections": 200,
+            "timezone": "Asia/Kathmandu",  # a zone that no test expects: only code that asks for UTC gets it
+        }
+        options = itertools.chain.from_iterable(("-c", f"{name}={value}") for name, value in settings.items())
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._binaries / "postgres", "-D", self._folder / "data", *options],
+                cwd=self._folder,
+                stdout=log,
+                stderr=log,
+                preexec_fn=_die_with_parent,
+                start_new_session=True,
+                **self._as,
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                psycopg.connect(self.conninfo("postgres"), connect_timeout=2).close()
+                return
+            except psycopg.OperationalError:
+                exited = self._process.poll()
+                if exited is not None or time.monotonic() > deadline:
+                    pytest.fail(f"PostgreSQL did not start (exit code {exited}): {self._log()}")
+                time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Shut down at once, as a crash with a clean restart would; open connections are cut."""
+        if self._process is not None:
+            self.resume()
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(STOP_TIMEOUT_S)
+            self._process = None
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self._folder)
+
+    def freeze(self) -> None:
+        """Stop all its processes in their tracks: connections stay open, nothing answers."""
+        for pid in self._pids():
+            os.kill(pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        for pid in self._pids():
+            os.kill(pid, signal.SIGCONT)
+
+    def conninfo(self, database: str) -> str:
+        return f"host=127.0.0.1 port={self.port} user={USER} password={PASSWORD} dbname={database}"
+
+    def url(self, database: str) -> str:
+        return f"postgresql+psycopg://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{database}"
+
+    def create_database(self, *, migrated: bool) -> str:
+        """A fresh database; its name."""
+        if migrated and self._template is None:
+            self._template = self.create_database(migrated=False)
+            migrate(self.url(self._template))
+        name = next(self._names)
+        template = self._template if migrated else "template0"
+        assert template is not None
+        self.admin(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
+        return name
+
+    def drop_database(self, name: str) -> None:
+        self.admin(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def admin(self, statement: sql.Composable) -> None:
+        with psycopg.connect(self.conninfo("postgres"), autocommit=True) as connection:
+            connection.execute(statement)
+
+    def _pids(self) -> list[int]:
+        if self._process is None or self._process.poll() is not None:
+            return []
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        return [self._process.pid, *(int(pid) for pid in children.read_text().split())]
+
+    def _log(self) -> str:
+        return (self._folder / "log").read_text(errors="replace")[-2000:]
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A running server. Without PostgreSQL on this machine: skipped, but an error where ``CI`` is set."""
+    binaries = find_postgres()
+    if binaries is None:
+        missing = "PostgreSQL is not installed; install it with: apt-get install postgresql"
+        if os.environ.get("CI", "").lower() in {"1", "true", "yes"}:
+            pytest.fail(missing)
+        pytest.skip(missing)
+    server = PostgresServer(binaries)
+    try:
+        server.create()
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """URL of a fresh, migrated PostgreSQL database."""
+    name = postgres_server.create_database(migrated=True)
+    yield postgres_server.url(name)
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def empty_postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """URL of a fresh PostgreSQL database without tables."""
+    name = postgres_server.create_database(migrated=False)
+    yield postgres_server.url(name)
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def _migrated_sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    migrate(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def sqlite_url(_migrated_sqlite_file: Path, tmp_path: Path) -> str:
+    """URL of a fresh, migrated SQLite file."""
+    path = tmp_path / "afterturn.db"
+    shutil.copyfile(_migrated_sqlite_file, path)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def sql_url(request: pytest.FixtureRequest) -> str:
+    """URL of a fresh, migrated database; the test runs once on each kind."""
+    return request.getfixturevalue(f"{request.param}_url")

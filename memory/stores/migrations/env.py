@@ -1,6 +1,6 @@
 """Run by Alembic; the caller gives the connection (see ``memory.stores.migrations``) and owns its transaction."""
 
-from typing import Any
+from typing import Any, Literal
 
 from alembic import context
 
@@ -8,7 +8,7 @@ from memory.stores.tables.columns import OutsideId, UtcDateTime
 from memory.stores.tables.rows import METADATA
 
 
-def render_item(kind: str, item: Any, autogen_context: Any) -> str | bool:
+def render_item(kind: str, item: Any, autogen_context: Any) -> str | Literal[False]:
     """Migrations name the plain types: they must not change when ours do."""
     if kind == "type" and isinstance(item, UtcDateTime):
         return "sa.DateTime(timezone=True)"

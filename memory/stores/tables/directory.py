@@ -81,6 +81,10 @@ class SqlDirectory(Directory):
         row = {"tenant": scope.tenant, "user_id": scope.user, "allow_user_memory": allow_user_memory}
         await self._database.write(lambda c: c.execute(self._writes.save_preference, row))
 
+    async def tenants(self) -> Sequence[str]:
+        wanted = select(ROOTS.c.tenant).distinct().order_by(ROOTS.c.tenant)
+        return await self._database.read(lambda c: list(c.execute(wanted).scalars()))
+
     async def roots(self, tenant: str) -> Sequence[MemoryRoot]:
         wanted = select(ROOTS).where(ROOTS.c.tenant == tenant).order_by(ROOTS.c.folder)
         return await self._database.read(lambda c: [MemoryRoot(row.folder, row.active) for row in c.execute(wanted)])

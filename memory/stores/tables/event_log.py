@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Select, and_, func, literal_column, select, tuple_, update
 from sqlalchemy.engine import RowMapping
@@ -20,6 +20,8 @@ from memory.stores.tables.columns import to_utc
 from memory.stores.tables.engine import Database
 from memory.stores.tables.rows import TURNS
 from memory.stores.tables.statements import BY_KEY, FIND_TURN, FINISH, INSERT_EVENTS, IS_KEPT, IS_PENDING, PENDING, writes
+
+_Select = TypeVar("_Select", bound=Select[*tuple[Any, ...]])
 
 MAX_TURN_IDS = 1000
 """At most this many turn ids in one call."""
@@ -47,7 +49,7 @@ class SqlEventLog(EventLog):
                 event_row["seq"] = seq
                 turn_row[f"{event_row['sender_id']}_seq"] = seq
             turn_row["ordinal"] = numbers.last_ordinal
-            if connection.execute(self._writes.insert_turn, turn_row).rowcount == 0:
+            if connection.execute(self._writes.insert_turn, turn_row).one_or_none() is None:
                 found = connection.execute(FIND_TURN, {**key, "b_key": turn_row["turn_key"]}).one()
                 _give_back(connection)
                 return RecordedTurn(found.ordinal, duplicate=True, outcome=_outcome(found.outcome))
@@ -290,7 +292,7 @@ def _summary(row: RowMapping) -> TurnSummary:
     )
 
 
-def _filtered(statement: Select[Any], tenant: str | None, scope: Scope | None) -> Select[Any]:
+def _filtered(statement: _Select, tenant: str | None, scope: Scope | None) -> _Select:
     if tenant is not None:
         statement = statement.where(TURNS.c.tenant == tenant)
     if scope is not None:

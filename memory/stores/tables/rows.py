@@ -33,7 +33,7 @@ class Row(SQLModel):
 class UserCounterRow(Row, table=True):
     """The last numbers given out to a user. Taking the next ones locks the row until commit, so numbers follow commit order."""
 
-    __tablename__ = "user_counters"
+    __tablename__ = "user_counters"  # pyright: ignore[reportAssignmentType]
 
     tenant: str = Field(primary_key=True, sa_type=Text)
     user_id: str = Field(primary_key=True, sa_type=Text)
@@ -44,7 +44,7 @@ class UserCounterRow(Row, table=True):
 class EventRow(Row, table=True):
     """One event of a user. ``seq`` counts from 1 without gaps in commit order."""
 
-    __tablename__ = "events"
+    __tablename__ = "events"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (UniqueConstraint("tenant", "user_id", "event_key"),)
 
     tenant: str = Field(primary_key=True, sa_type=Text)
@@ -69,7 +69,7 @@ class TurnRow(Row, table=True):
     A side that made no event (nothing or only white space in it) is kept in ``user_blank`` or ``assistant_blank``.
     """
 
-    __tablename__ = "turns"
+    __tablename__ = "turns"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (
         UniqueConstraint("tenant", "user_id", "turn_key"),
         Index("ix_turns_pending", "tenant", "user_id", "ordinal", "recorded_at", sqlite_where=_PENDING, postgresql_where=_PENDING),
@@ -113,7 +113,7 @@ class TurnRow(Row, table=True):
 class SpaceRow(Row, table=True):
     """Settings of a space: only the keys that were given, so an absent key follows the default of the code."""
 
-    __tablename__ = "space_settings"
+    __tablename__ = "space_settings"  # pyright: ignore[reportAssignmentType]
 
     tenant: str = Field(primary_key=True, sa_type=Text)
     space_key: str = Field(primary_key=True, sa_type=Text)
@@ -124,7 +124,7 @@ class SpaceRow(Row, table=True):
 class PreferenceRow(Row, table=True):
     """A user's own choice; no row counts as yes."""
 
-    __tablename__ = "user_preferences"
+    __tablename__ = "user_preferences"  # pyright: ignore[reportAssignmentType]
 
     tenant: str = Field(primary_key=True, sa_type=Text)
     user_id: str = Field(primary_key=True, sa_type=Text)
@@ -134,7 +134,7 @@ class PreferenceRow(Row, table=True):
 class RootRow(Row, table=True):
     """A company's memory roots."""
 
-    __tablename__ = "memory_roots"
+    __tablename__ = "memory_roots"  # pyright: ignore[reportAssignmentType]
 
     tenant: str = Field(primary_key=True, sa_type=Text)
     folder: str = Field(primary_key=True, sa_type=Text)

@@ -83,7 +83,7 @@ class Writes:
     take_numbers: Executable
     """Gives out the next ordinal and ``b_events`` sequence numbers; holds the user's row until commit."""
     insert_turn: Executable
-    """Does nothing where the turn id is there already."""
+    """Returns the ordinal, or no row where the turn id is there already."""
     save_space: Executable
     save_preference: Executable
     save_root: Executable
@@ -104,7 +104,9 @@ def writes(dialect_name: str) -> Writes:
                 "last_ordinal": USER_COUNTERS.c.last_ordinal + 1,
             },
         ).returning(USER_COUNTERS.c.last_seq, USER_COUNTERS.c.last_ordinal),
-        insert_turn=upsert(TURNS).on_conflict_do_nothing(index_elements=["tenant", "user_id", "turn_key"]),
+        insert_turn=upsert(TURNS)
+        .on_conflict_do_nothing(index_elements=["tenant", "user_id", "turn_key"])
+        .returning(TURNS.c.ordinal),
         save_space=spaces.on_conflict_do_update(
             index_elements=["tenant", "space_key"], set_={"settings": spaces.excluded.settings}
         ),
