@@ -115,7 +115,13 @@ def _prompt(request: ChatRequest) -> tuple[list[TextBlockParam], list[MessagePar
     # The first mark ends what all users share, the last ones end the longest prefixes.
     for block in marked[1 : len(marked) - MAX_BREAKPOINTS + 1]:
         del block["cache_control"]
-    return system, [{"role": message.role, "content": blocks} for message, blocks in zip(request.messages, contents, strict=True)]
+    messages: list[MessageParam] = []
+    for message, content in zip(request.messages, contents, strict=True):
+        if message.role == "user":
+            messages.append({"role": "user", "content": content})
+        else:
+            messages.append({"role": "assistant", "content": content})
+    return system, messages
 
 
 def _blocks(parts: Sequence[PromptPart]) -> list[TextBlockParam]:
