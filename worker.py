@@ -17,7 +17,6 @@ from datetime import timedelta
 import structlog
 from temporalio.client import Client
 from temporalio.worker import Worker
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from activities import Activities, Collaborators, PipelineRules, build_activities
 from memory.llm.factory import build_models
@@ -31,11 +30,11 @@ from memory.stores.tables import build_tables
 from starter.signals import TurnSignaller
 from starter.temporal import connect, ensure_search_attributes
 from workflows import WORKFLOWS
+from workflows.sandbox import workflow_runner
 
 _log = structlog.get_logger("afterturn.worker")
 
 QUEUES = (TASK_QUEUE, MODEL_TASK_QUEUE)
-_PROBE_BUCKET_SUFFIX = "probe"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +57,6 @@ def pipeline_rules(settings: Settings) -> PipelineRules:
         store_retry_for_s=settings.store_retry_for_s,
         continue_as_new_after_turns=settings.continue_as_new_after_turns,
     )
-
-
-def workflow_runner() -> SandboxedWorkflowRunner:
-    """The sandbox, with the project's light modules passed through: it imports a workflow file again for every run."""
-    passed = SandboxRestrictions.default.with_passthrough_modules(
-        "memory", "activities", "workflows.policies", "workflows.details", "pydantic", "structlog"
-    )
-    return SandboxedWorkflowRunner(restrictions=passed)
 
 
 @asynccontextmanager

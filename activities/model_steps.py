@@ -9,11 +9,11 @@ from temporalio import activity
 
 from activities.errors import translated
 from activities.heartbeat import heartbeats
-from activities.names import CONSOLIDATE_TURNS, GATE_TURNS
 from memory.consolidation import Consolidator, Rules
 from memory.gate import ask_gate
 from memory.model.errors import InvalidInput
 from memory.model.ids import short_hash
+from memory.model.names import CONSOLIDATE_TURNS, GATE_TURNS
 from memory.model.steps import BatchInput, ConsolidateReply, Decision, GateReply, Plan, StageUsage, TurnRef
 from memory.model.turn import Turn
 from memory.ports import EventLog, ModelProvider, Usage

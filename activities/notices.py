@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from temporalio import activity
 
 from activities.errors import translated
-from activities.names import SEND_NOTICE
 from memory.model.ids import short_hash
+from memory.model.names import SEND_NOTICE
 from memory.model.steps import NoticeInput
 from memory.model.turn import Outcome
 from memory.ports import Notice, Notifier

@@ -10,9 +10,9 @@ from temporalio import activity
 
 from activities.errors import translated
 from activities.model_steps import turn_key
-from activities.names import EDIT_PROFILE, ROLLBACK_PROFILE, UPLOAD_PROFILE
 from memory.model.errors import ProfileConflict, StoreUnavailable
 from memory.model.ids import short_hash
+from memory.model.names import EDIT_PROFILE, ROLLBACK_PROFILE, UPLOAD_PROFILE
 from memory.model.profile import Profile, parse_body
 from memory.model.redaction import redact
 from memory.model.scope import Scope

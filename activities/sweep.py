@@ -9,8 +9,8 @@ import structlog
 from temporalio import activity
 
 from activities.errors import translated
-from activities.names import SWEEP
 from memory.model.errors import MemoryUnavailable
+from memory.model.names import SWEEP
 from memory.model.scope import Scope
 from memory.model.steps import SweepInput, SweepReport
 from memory.ports import Directory, EventLog

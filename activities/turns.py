@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from activities.errors import translated
-from activities.names import CLAIM_TURNS, FINISH_TURNS
 from memory.model.directory import DEFAULT_ROOT_FOLDER, MemoryFacts, SpaceSettings
 from memory.model.enablement import Enablement, effective_enablement
+from memory.model.names import CLAIM_TURNS, FINISH_TURNS
 from memory.model.scope import Scope
 from memory.model.steps import FinishInput, Plan, TurnRef, UserRef
 from memory.model.turn import StoredTurn, Turn

@@ -17,25 +17,23 @@ from temporalio.common import SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
-    from activities.names import (
+    from memory.model.names import (
         CLAIM_TURNS,
         CONSOLIDATE_TURNS,
         EDIT_PROFILE,
+        EDIT_UPDATE,
         FINISH_TURNS,
         GATE_TURNS,
-        ROLLBACK_PROFILE,
-        SEND_NOTICE,
-        UPLOAD_PROFILE,
-    )
-    from memory.model.names import (
-        EDIT_UPDATE,
         MODEL_TASK_QUEUE,
         POST_ANSWER_WORKFLOW,
+        ROLLBACK_PROFILE,
         ROLLBACK_UPDATE,
         SEARCH_OUTCOME,
         SEARCH_STAGE,
+        SEND_NOTICE,
         STATUS_QUERY,
         TURNS_RECORDED_SIGNAL,
+        UPLOAD_PROFILE,
     )
     from memory.model.steps import (
         BatchInput,
@@ -66,6 +64,8 @@ with workflow.unsafe.imports_passed_through():
 _OUTCOME = SearchAttributeKey.for_keyword(SEARCH_OUTCOME)
 _STAGE = SearchAttributeKey.for_keyword(SEARCH_STAGE)
 _SEVERITY = {Outcome.SKIPPED: 0, Outcome.NOOP: 1, Outcome.UPDATED: 2, Outcome.KEPT: 3}
+# A failed local activity arrives as the bare ApplicationError, a failed regular one wrapped.
+_STEP_FAILED = (ActivityError, ApplicationError)
 _T = TypeVar("_T")
 
 
@@ -186,7 +186,7 @@ class PostAnswerWorkflow:
 
         try:
             reply = await self._patiently(call, plan.store_retry_for_s)
-        except ActivityError as error:
+        except _STEP_FAILED as error:
             if is_cancelled_exception(error):
                 raise
             batch.flags.append(f"gate_failed:{_error_type(error)}")
@@ -224,7 +224,7 @@ class PostAnswerWorkflow:
 
         try:
             reply = await self._patiently(call, plan.store_retry_for_s)
-        except ActivityError as error:
+        except _STEP_FAILED as error:
             if is_cancelled_exception(error):
                 raise
             batch.end(Outcome.KEPT, f"consolidate_failed:{_error_type(error)}")
@@ -272,7 +272,7 @@ class PostAnswerWorkflow:
 
         try:
             written = await self._patiently(call, plan.store_retry_for_s)
-        except ActivityError as error:
+        except _STEP_FAILED as error:
             if is_cancelled_exception(error):
                 raise
             return WriteReply(status=WriteStatus.FAILED, reason=f"upload_failed:{_error_type(error)}")
@@ -329,7 +329,7 @@ class PostAnswerWorkflow:
 
         try:
             reply = await self._patiently(call, 30.0)
-        except ActivityError as error:
+        except _STEP_FAILED as error:
             if is_cancelled_exception(error):
                 raise
             return WriteReply(status=WriteStatus.FAILED, reason=_error_type(error))
@@ -351,7 +351,7 @@ class PostAnswerWorkflow:
         )
         try:
             await workflow.execute_local_activity(SEND_NOTICE, argument, summary=step, **policies.NOTICE.options())
-        except ActivityError as error:
+        except _STEP_FAILED as error:
             if is_cancelled_exception(error):
                 raise
             batch.flags.append(f"notice_failed:{step}")
@@ -368,7 +368,7 @@ class PostAnswerWorkflow:
         while True:
             try:
                 return await call()
-            except ActivityError as error:
+            except _STEP_FAILED as error:
                 if is_cancelled_exception(error) or _error_type(error) != "StoreUnavailable":
                     raise
                 attempt += 1
@@ -413,8 +413,8 @@ def _summary(turns: tuple[TurnRef, ...]) -> str:
     return f"turn {first}" if first == last else f"turns {first} to {last}"
 
 
-def _error_type(error: ActivityError) -> str:
-    cause = error.cause
+def _error_type(error: ActivityError | ApplicationError) -> str:
+    cause = error.cause if isinstance(error, ActivityError) else error
     if isinstance(cause, ApplicationError):
         return cause.type or "Unexpected"
     if isinstance(cause, CancelledError):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from activities.names import SWEEP
-    from memory.model.names import SWEEP_WORKFLOW
+    from memory.model.names import SWEEP, SWEEP_WORKFLOW
     from memory.model.steps import SweepInput, SweepReport
     from workflows import policies
 

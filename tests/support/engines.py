@@ -93,7 +93,7 @@ def own_temporal_server(tmp_path: Path) -> Iterator[TemporalServer]:
 @pytest.fixture
 async def workflow_environment(request: pytest.FixtureRequest) -> AsyncIterator[WorkflowEnvironment]:
     """The Temporal that `--workflow-environment` names."""
-    chosen: str = request.config.getoption("--workflow-environment")
+    chosen = str(request.config.getoption("--workflow-environment"))
     if chosen == TIME_SKIPPING:
         async with await WorkflowEnvironment.start_time_skipping(
             data_converter=pydantic_data_converter, test_server_existing_path=str(engine_binary("temporal-test-server"))

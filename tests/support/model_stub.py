@@ -372,7 +372,8 @@ def main() -> None:
     arguments = parser.parse_args()
     models = build_models(load_settings(simulated_faults=arguments.faults))
     with ModelStub(default=answer_with(models.model("simulated")), port=arguments.port) as stub:
-        print(stub.url, flush=True)
+        sys.stdout.write(stub.url + "\n")
+        sys.stdout.flush()
         try:
             threading.Event().wait()
         except KeyboardInterrupt:

@@ -15,9 +15,9 @@ from temporalio.worker import Worker
 from memory.model.names import MODEL_TASK_QUEUE, SEARCH_TENANT, SEARCH_USER, TASK_QUEUE, TURNS_RECORDED_SIGNAL
 from memory.model.scope import Scope
 from memory.model.steps import PostAnswerInput, RunTotals, TurnsRecorded, UserRef
-from tests.support.scripted import Scripted
-from worker import workflow_runner
+from starter.scripted import Scripted
 from workflows import PostAnswerWorkflow
+from workflows.sandbox import workflow_runner
 
 
 @dataclass

@@ -22,7 +22,7 @@ from memory.model.steps import (
     WriteStatus,
 )
 from memory.model.turn import Outcome
-from tests.support.scripted import Scripted, fails
+from starter.scripted import Scripted, fails
 from tests.support.waiting import until
 from tests.workflows.conftest import Run
 from workflows import PostAnswerWorkflow

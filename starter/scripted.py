@@ -1,4 +1,7 @@
-"""Activities under a test's control, with the names and shapes of the real ones: for what only the workflow decides."""
+"""Activities under control, with the names and shapes of the real ones: they bring a run into every shape it can have.
+
+Used to record replay fixtures (:mod:`starter.record_histories`) and to test what only the workflow decides.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities import names
+from memory.model import names
 from memory.model.steps import (
     BatchInput,
     ConsolidateReply,
@@ -50,6 +53,8 @@ class Scripted:
     gate_says: bool = True
     decision: Decision = Decision.CANDIDATE
     batch_size: int = 1
+    skip: bool = False
+    """Memory is switched off: every turn is skipped."""
     version: int = 0
     calls: list[str] = field(default_factory=list)
     outcomes: dict[str, FinishInput] = field(default_factory=dict)
@@ -98,7 +103,11 @@ class Scripted:
     async def claim(self, user: UserRef) -> Plan:
         await self._enter("claim")
         batch = tuple(self.waiting[: self.batch_size])
-        return Plan(turns=batch, model="scripted", **self.plan) if batch else Plan(turns=())
+        if not batch:
+            return Plan(turns=())
+        if self.skip:
+            return Plan(turns=(), skipped=batch, skip_reason="scripted")
+        return Plan(turns=batch, model="scripted", **self.plan)
 
     @activity.defn(name=names.GATE_TURNS)
     async def gate(self, batch: BatchInput) -> GateReply:
