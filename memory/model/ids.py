@@ -17,7 +17,7 @@ from memory.model.errors import InvalidInput
 MAX_ID_CHARS = 4096
 _MAX_ENCODED = 160
 _PLAIN = re.compile(rb"[A-Za-z0-9_@-]")
-_SEGMENT = re.compile(r"(?:[A-Za-z0-9_@.-]|=[0-9A-F]{2})+(?:=h[0-9a-f]{64})?")
+_SEGMENT = re.compile(r"(?:[A-Za-z0-9_@.-]|=[0-9A-F]{2})+|[A-Za-z0-9_@-]{0,80}=h[0-9a-f]{64}")
 
 
 def encode_segment(raw: str, *, what: str = "id") -> str:
