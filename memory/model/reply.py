@@ -1,0 +1,303 @@
+"""Reading what a model wrote. A model's output is untrusted: it is stripped, checked, and refused with a reason.
+
+Reasons name sections and counts, never text of the reply: they end up in logs and histories, and in the repair request.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from memory.model.errors import MalformedOutput
+from memory.model.profile import EMPTY_MARK, SECTIONS, Bullet, Profile, parse_body
+from memory.model.headings import read_heading
+
+MAX_REPLY_CHARS = 2 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Noop:
+    """The model says that nothing is to be changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """The model vouches that the profile is about its user alone."""
+
+
+NOOP: Final = Noop()
+CLEAN: Final = Clean()
+
+_THINK_NAMES = r"(?:think|thinking|thought|thoughts|reasoning|reflection|analysis)"
+_THINK_TAG = re.compile(rf"<\s*(/?)\s*{_THINK_NAMES}\s*>", re.IGNORECASE)
+_FENCE_LINE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([^\s`]*)[ \t]*")
+_DECORATION = " \t\r\n*_`~\"'“”„‚‘’«»()[]{}<>#>|-–—:：=.,;!。，！；、"
+_WORDS = {"NOOP": r"no[-_ ]?op", "UPDATE": r"update", "CLEAN": r"clean"}
+_LABEL = r"(?:(?:final\s+)?(?:decision|answer|verdict|result|output|response|reply)|entscheidung|antwort|ergebnis|决定|答案|结果)"
+_LABELLED = r"(?:^|[\s\W]){label}[\"'*_`\s]*(?:is\b|ist\b|[:：=]|->|→|是)[\"'*_`\s:]*{word}\b(?!\s*(?:or|oder|/|\||\?))"
+_LEADING = r"[\s\"'*_`#>\-(\[“„]*{word}\b[\"'*_`)\]”“]*\s*(?:[.,:;!。，：；–—(\n]|-\s|$)"
+_PLACEHOLDER = re.compile(
+    r"(?:none|n/?a|nothing(?:\s+(?:yet|here|so far|known|noted|recorded))*|empty|unknown|tbd|not\s+(?:specified|provided|known|available)"
+    r"|no\s+(?:information|data|entries|details|known\s+\w+|\w+)\s*(?:yet|available|known|provided|recorded|so\s+far)"
+    r"|keine(?:\s+(?:angaben?|einträge|informationen|daten))?|nichts|leer|无|暂无|没有|\.{2,}|…)[.。]?",
+    re.IGNORECASE,
+)
+_BRACKETED = re.compile(r"\[[^\[\]]{0,80}\]|<[^<>]{0,80}>|\{[^{}]{0,80}\}")
+_TASK_BOX = re.compile(r"\[[ xX]\]")
+_CHATTER = re.compile(
+    r"[\s*_>#(\[]*(?:"
+    r"let\s+me\s+know|i\s+(?:have|ve|added|updated|removed|merged|kept|made|did|hope|also|left|did\s+not)\b|i['’]ve\b|note\b|notes\b|"
+    r"changes?\b|summary\b|explanation\b|reason(?:ing)?\b|rationale\b|(?:this|the)\s+(?:updated\s+|new\s+|above\s+|revised\s+)?"
+    r"(?:profile|memory|update|rewrite)\b|here\s+(?:is|are)\b|hope\s+(?:this|that)|please\s+(?:let|note|review)|is\s+there\s+anything|"
+    r"would\s+you\s+like|what\s+changed|(?:updates?|additions?|deletions?|removals?|added|removed|updated)\b\s*[:(]|"
+    r"end\s+of\s+(?:profile|memory|file)|ich\s+habe\b|hinweis|änderungen|zusammenfassung|begründung|anmerkung|erläuterung|"
+    r"lass\s+mich\s+wissen|以上|注[:：]|说明|变更|更新[:：]|总结|备注|希望)",
+    re.IGNORECASE,
+)
+
+
+def strip_reply(text: str) -> str:
+    """The reply without thinking blocks, byte order marks and the code fence around it.
+
+    A thinking block that is never closed goes too; if nothing would be left, only its tag goes.
+    """
+    text = _bounded(text)
+    without = _strip_thinking(text)
+    if not without.strip():
+        without = _THINK_TAG.sub("\n", text)
+    return _strip_fence(without.strip())
+
+
+def parse_gate(text: str) -> bool | None:
+    """The gate's decision: True for UPDATE, False for an explicit NOOP, None for anything that is not clearly one of them."""
+    return {"UPDATE": True, "NOOP": False}.get(_decision(text, ("NOOP", "UPDATE")) or "")
+
+
+def parse_profile_reply(text: str) -> Profile | Noop:
+    """The complete profile that a model wrote, or NOOP.
+
+    Raises:
+        MalformedOutput: empty, not exactly the six sections once each, cut off, or with text that may or may not belong to it.
+    """
+    body = strip_reply(text)
+    if not body:
+        raise MalformedOutput("the reply is empty")
+    if not any(_section_of(line) for line in body.splitlines()):
+        if _decision(text, ("NOOP", "UPDATE")) == "NOOP":
+            return NOOP
+        raise MalformedOutput("the reply has none of the six section headings and is not NOOP")
+    return _read_profile(body)
+
+
+def parse_scrub_reply(text: str) -> Clean | Profile:
+    """CLEAN, or the cleaned profile. Raises MalformedOutput for anything else: such a reply vouches for nothing."""
+    body = strip_reply(text)
+    if not body:
+        raise MalformedOutput("the reply is empty")
+    if any(_section_of(line) for line in body.splitlines()):
+        return _read_profile(body)
+    if _decision(text, ("CLEAN",)) == "CLEAN":
+        return CLEAN
+    raise MalformedOutput("the reply is neither CLEAN nor a profile with its six sections")
+
+
+# ------------------------------------------------------------------------------------------------------------ decisions
+
+
+def _decision(text: str, words: tuple[str, ...]) -> str | None:
+    """The one of ``words`` that the reply explicitly gives; None when it gives none, or speaks of more than one."""
+    text = _strip_thinking(_bounded(text)).strip()
+    spoken = [word for word in words if re.search(rf"(?<!\w){_WORDS[word]}(?!\w)", text, re.IGNORECASE)]
+    if len(spoken) != 1:
+        return None
+    word, pattern = spoken[0], _WORDS[spoken[0]]
+    lines = [line for line in text.splitlines() if line.strip(_DECORATION) and not _FENCE_LINE.fullmatch(line)]
+    if not lines:
+        return None
+    alone = re.compile(pattern, re.IGNORECASE)
+    if any(alone.fullmatch(line.strip(_DECORATION)) for line in (lines[0], lines[-1])):
+        return word
+    if re.match(_LEADING.format(word=pattern), lines[0], re.IGNORECASE):
+        return word
+    if re.search(_LABELLED.format(label=_LABEL, word=pattern), "\n".join(lines), re.IGNORECASE):
+        return word
+    return None
+
+
+# ----------------------------------------------------------------------------------------------------- fences, thinking
+
+
+def _bounded(text: str) -> str:
+    if len(text) > MAX_REPLY_CHARS:
+        raise MalformedOutput(f"the reply has {len(text)} characters; at most {MAX_REPLY_CHARS} are read")
+    return text.replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _strip_thinking(text: str) -> str:
+    """Without thinking blocks; an unopened one reaches from the start, an unclosed one to the end."""
+    kept: list[str] = []
+    depth, position = 0, 0
+    for tag in _THINK_TAG.finditer(text):
+        if tag[1]:
+            if depth == 0:
+                kept.clear()
+            depth = max(0, depth - 1)
+        else:
+            if depth == 0:
+                kept.append(text[position : tag.start()])
+            depth += 1
+        position = tag.end()
+    if depth == 0:
+        kept.append(text[position:])
+    return "\n".join(kept)
+
+
+def _strip_fence(text: str) -> str:
+    """The content of a code fence around the whole text (several, one in the other, too)."""
+    while True:
+        lines = text.splitlines()
+        if len(lines) < 2 or not (opening := _FENCE_LINE.fullmatch(lines[0])):
+            return text
+        closing = _FENCE_LINE.fullmatch(lines[-1])
+        if closing is None or closing[2] or closing[1][0] != opening[1][0]:
+            return text
+        text = "\n".join(lines[1:-1]).strip()
+
+
+# -------------------------------------------------------------------------------------------------------------- profile
+
+
+def _section_of(line: str) -> str | None:
+    heading = read_heading(line)
+    return heading.section if heading else None
+
+
+def _read_profile(body: str) -> Profile:
+    lines = body.splitlines()
+    found = [(number, section) for number, line in enumerate(lines) if (section := _section_of(line))]
+    counts = Counter(section for _, section in found)
+    if missing := [name for name in SECTIONS if not counts[name]]:
+        raise MalformedOutput(f"sections missing: {', '.join(missing)}")
+    if repeated := [name for name in SECTIONS if counts[name] > 1]:
+        raise MalformedOutput(f"sections given more than once: {', '.join(repeated)}")
+    first, last = found[0][0], found[-1][0]
+    fenced = sum(1 for line in lines[:first] if _FENCE_LINE.fullmatch(line)) % 2 == 1
+    _check_headings(lines, first, last)
+    tail = _strip_tail(lines[last + 1 :], fenced=fenced)
+    profile = parse_body("\n".join([*lines[first : last + 1], *tail]))
+    return _without_placeholders(profile)
+
+
+def _check_headings(lines: list[str], first: int, last: int) -> None:
+    heading = read_heading(lines[first])
+    usual = heading.level if heading else 2
+    for line in lines[first:last]:
+        other = read_heading(line)
+        if other and not other.section and not other.is_title and other.level <= usual:
+            raise MalformedOutput("a heading between the sections is none of the six")
+
+
+def _strip_tail(lines: list[str], *, fenced: bool) -> list[str]:
+    """What belongs to the last section, of all that follows its heading."""
+    if not any(line.strip() for line in lines):
+        raise MalformedOutput(f"the reply ends after its last heading, without a bullet or {EMPTY_MARK}; it looks cut off")
+    if fenced:
+        end = next((number for number, line in enumerate(lines) if _FENCE_LINE.fullmatch(line)), None)
+        if end is None:
+            raise MalformedOutput("the code fence around the profile is not closed; the reply looks cut off")
+        return lines[:end]
+    after_blank, begun = False, False
+    for number, line in enumerate(lines):
+        text = line.strip()
+        if not text:
+            after_blank = True
+            continue
+        if _is_item(text) or line.startswith(("  ", "\t")) or text.startswith("<!--"):
+            begun = True
+        elif re.fullmatch(r"[_*]*\(empty\)[_*]*", text):
+            begun = True
+        elif _ends_profile(text) or (begun and after_blank) or _CHATTER.match(text):
+            rest = [other.strip() for other in lines[number:]]
+            if any(_is_item(other) for other in rest) and not (_ends_profile(text) or _CHATTER.match(text)):
+                raise MalformedOutput("bullets follow a paragraph after the last section; the profile must end with its last bullet")
+            return lines[:number]
+        after_blank = False
+    return lines
+
+
+def _is_item(text: str) -> bool:
+    return re.match(r"[-*+•‣◦▪●○·–—]\s+\S|\d{1,3}[.)]\s", text) is not None and not re.fullmatch(r"[-*_\s]+", text)
+
+
+def _ends_profile(text: str) -> bool:
+    """A rule, a fence, a closing tag or a heading after the last section."""
+    return (
+        re.fullmatch(r"[-*_=\s]{3,}", text) is not None
+        or _FENCE_LINE.fullmatch(text) is not None
+        or text.startswith("</")
+        or read_heading(text) is not None
+    )
+
+
+def _without_placeholders(profile: Profile) -> Profile:
+    """Without bullets that only say that there is nothing ("None", "[Name]"), and without the truncation mark."""
+    rows = (
+        tuple(Bullet("" if _is_placeholder(bullet.text) else bullet.text, _real(bullet.children)) for bullet in bullets)
+        for bullets in profile.sections
+    )
+    return Profile(tuple(rows))
+
+
+def _real(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(text for text in texts if not _is_placeholder(text))
+
+
+def _is_placeholder(text: str) -> bool:
+    plain = text.strip(" *_()`")
+    if _PLACEHOLDER.fullmatch(plain):
+        return True
+    return _BRACKETED.fullmatch(text.strip(" *_`")) is not None and not _TASK_BOX.fullmatch(text)
+
+
+# ----------------------------------------------------------------------------------------------------------------- JSON
+
+
+def find_json(text: str, key: str) -> dict[str, Any]:
+    """The one JSON object with ``key`` in a reply; a bare list stands for ``{key: list}``.
+
+    Raises:
+        MalformedOutput: none, or several that differ.
+    """
+    body = strip_reply(text)
+    if not body:
+        raise MalformedOutput("the reply is empty")
+    decoder = json.JSONDecoder()
+    found: list[dict[str, Any]] = []
+    position, tries = 0, 0
+    while tries < 50 and (start := re.compile(r"[{\[]").search(body, position)):
+        tries += 1
+        try:
+            value, position = decoder.raw_decode(body, start.start())
+        except (ValueError, RecursionError):
+            position = start.end()
+            continue
+        value = _as_object(value, key)
+        if value is not None and value not in found:
+            found.append(value)
+    if len(found) > 1:
+        raise MalformedOutput(f'the reply has several JSON objects with "{key}"')
+    if not found:
+        raise MalformedOutput(f'the reply has no complete JSON object with "{key}"')
+    return found[0]
+
+
+def _as_object(value: Any, key: str) -> dict[str, Any] | None:
+    if isinstance(value, dict):
+        given = cast(dict[str, Any], value)
+        return given if key in given else None
+    if isinstance(value, list) and all(isinstance(item, dict) and "op" in item for item in cast(list[Any], value)):
+        return {key: value}
+    return None
