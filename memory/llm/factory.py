@@ -7,7 +7,6 @@ imported when a model of theirs is first asked for: each costs a second of CPU t
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -169,9 +168,6 @@ class SdkModels(ModelProvider):
 
 def build_models(settings: Settings) -> ModelProvider:
     """All providers of ``PROVIDERS`` with these settings. Nothing is imported or opened before a model is asked for."""
-    # At debug level the Anthropic SDK logs whole requests, and with them prompts; no level of ours may do that.
-    for name in ("anthropic", "openai"):
-        logging.getLogger(name).setLevel(logging.INFO)
     return SdkModels(settings)
 
 
@@ -192,6 +188,8 @@ class _Access:
                 usable = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
             except ValueError:
                 usable = False
+            if usable and url.username is not None:
+                raise InvalidSettings(f"{url_name} holds a user or password: addresses are logged; use {key_name}")
             if not usable:
                 raise InvalidSettings(f"{url_name} is not the address of a server: use http://host:port/… or https://…")
 

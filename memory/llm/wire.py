@@ -243,6 +243,11 @@ def http_client_options() -> dict[str, Any]:
 
     Redirects are off: the key and the prompt go to the configured host and to no other.
     """
+    # At debug level SDKs log whole requests, prompts included, and a variable of theirs can switch that on when they are
+    # imported. So after the import: not below info.
+    for name in ("anthropic", "openai", "httpcore2"):
+        sdk_logger = logging.getLogger(name)
+        sdk_logger.setLevel(max(sdk_logger.level, logging.INFO))
     return {"follow_redirects": False, "event_hooks": {"response": [_bound_body]}}
 
 
