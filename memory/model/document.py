@@ -155,7 +155,9 @@ def _is_shallow(value: Any, depth: int) -> bool:
         # Every container once per level: aliases ("billion laughs") must not multiply the work.
         below: dict[int, Any] = {}
         for item in level:
-            inner = (*item.keys(), *item.values()) if isinstance(item, dict) else item if isinstance(item, (list, tuple, set)) else ()
+            inner = (
+                (*item.keys(), *item.values()) if isinstance(item, dict) else item if isinstance(item, (list, tuple, set)) else ()
+            )
             below.update({id(part): part for part in inner if isinstance(part, (dict, list, tuple, set))})
         level = list(below.values())
     return True

@@ -138,9 +138,7 @@ def _tidy(bullets: Iterable[Bullet]) -> tuple[Bullet, ...]:
     row = tuple(bullets)
     if all(bullet.text for bullet in row):
         return row
-    return tuple(
-        kept for bullet in row for kept in ([bullet] if bullet.text else [Bullet(child) for child in bullet.children])
-    )
+    return tuple(kept for bullet in row for kept in ([bullet] if bullet.text else [Bullet(child) for child in bullet.children]))
 
 
 EMPTY_PROFILE = Profile()

@@ -222,7 +222,9 @@ def _strip_tail(lines: list[str], *, fenced: bool) -> list[str]:
         elif _ends_profile(text) or (begun and after_blank) or _CHATTER.match(text):
             rest = [other.strip() for other in lines[number:]]
             if any(_is_item(other) for other in rest) and not (_ends_profile(text) or _CHATTER.match(text)):
-                raise MalformedOutput("bullets follow a paragraph after the last section; the profile must end with its last bullet")
+                raise MalformedOutput(
+                    "bullets follow a paragraph after the last section; the profile must end with its last bullet"
+                )
             return lines[:number]
         after_blank = False
     return lines
