@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from memory.settings import Settings
 from memory.stores.tables.directory import SqlDirectory
-from memory.stores.tables.engine import CALL_TIMEOUT_S, WRITE_OPTION, Database, database_url, is_in_memory
+from memory.stores.tables.engine import BUSY_TIMEOUT_S, CALL_TIMEOUT_S, WRITE_OPTION, Database, database_url, is_in_memory
 from memory.stores.tables.event_log import SqlEventLog
 
 __all__ = ["SqlDirectory", "SqlEventLog", "Tables", "build_tables"]
@@ -28,19 +28,22 @@ class Tables:
         await self.database.aclose()
 
 
-def build_tables(settings: Settings | str, *, call_timeout_s: float = CALL_TIMEOUT_S) -> Tables:
+def build_tables(
+    settings: Settings | str, *, call_timeout_s: float = CALL_TIMEOUT_S, busy_timeout_s: float = BUSY_TIMEOUT_S
+) -> Tables:
     """The SQL stores for the settings, or for a database URL. Connects on first use.
 
     A SQLite database in memory (``sqlite://``) gets its tables at once, for tests.
 
     Args:
         call_timeout_s: a call gives up with StoreUnavailable after this many seconds, waiting for a thread included.
+        busy_timeout_s: SQLite waits this long for the write of another process before it does.
 
     Raises:
         InvalidSettings: not a SQLite or PostgreSQL URL.
     """
     url = settings if isinstance(settings, str) else settings.sqlalchemy_url
-    database = Database(database_url(url), call_timeout_s=call_timeout_s)
+    database = Database(database_url(url), call_timeout_s=call_timeout_s, busy_timeout_s=busy_timeout_s)
     if is_in_memory(database.url):
         from memory.stores.migrations import upgrade  # Alembic is slow to load
 
