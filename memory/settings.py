@@ -230,3 +230,9 @@ def read_dev_file(data_dir: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, UnicodeDecodeError):
         raise InvalidSettings(f"{path} is not readable as the record of `afterturn dev`; remove it") from None
     return content
+
+
+def editor_command(environ: Mapping[str, str] | None = None) -> str:
+    """The user's editor as a command line: ``$VISUAL``, else ``$EDITOR``, else ``vi``."""
+    environ = os.environ if environ is None else environ
+    return environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip() or "vi"

@@ -235,7 +235,7 @@ def _turn_id(raw: object, index: int) -> str:
         turn_id = cast(Any, raw)["turns"][index]["id"]
     except (KeyError, IndexError, TypeError):
         return ""
-    return f" (id {turn_id[:40]})" if isinstance(turn_id, str) and turn_id.isprintable() else ""
+    return f" (id {turn_id[:40]})" if isinstance(turn_id, str) and turn_id and turn_id.isprintable() else ""
 
 
 def _complete(conversation: Conversation, name: str) -> Conversation:

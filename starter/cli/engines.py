@@ -1,0 +1,435 @@
+"""Commands that run something: ``dev``, ``demo``, ``chat``, ``worker``, ``migrate``, ``doctor``."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from starter.cli.output import emit_json, safe_text, stderr, stdout, write
+from starter.cli.state import (
+    DEFAULT_TENANT,
+    DEFAULT_USER,
+    JsonOption,
+    State,
+    TenantOption,
+    UserOption,
+    open_client,
+    open_log,
+    run,
+    scope_of,
+    state_of,
+    until_signalled,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from memory.ports import EventLog
+    from memory.settings import Settings
+    from starter.client import MemoryClient
+    from starter.conversations import Conversation
+    from starter.demo import DemoReport, TurnReport
+    from starter.dev import LocalStack
+
+
+def register(app: typer.Typer) -> None:
+    app.command("dev")(dev)
+    app.command("demo")(demo)
+    app.command("chat")(chat)
+    app.command("worker")(worker)
+    app.command("migrate")(migrate)
+    app.command("doctor")(doctor)
+
+
+@contextmanager
+def _steps(console: Console) -> Iterator[Callable[[str], None]]:
+    """Show what is being done: a spinner on a terminal, a line each elsewhere."""
+    if console.is_terminal:
+        with console.status("…") as status:
+            yield lambda step: status.update(f"{step} …")
+    else:
+        yield lambda step: console.print(f"{step} …", style="dim")
+
+
+# ---------------------------------------------------------------------------------------------------------------------- dev
+
+
+def dev(ctx: typer.Context) -> None:
+    """Run everything on this machine.
+
+    S3 server, Temporal with its Web UI, database, worker and sweep schedule.
+
+    Context memory is switched on for every company here, unless the environment says otherwise. Ctrl-C stops all of it; the data
+    stays in the data folder.
+    """
+    run(_dev(state_of(ctx)))
+
+
+async def _dev(state: State) -> None:
+    from starter.dev import LocalStack
+
+    data_dir = _data_dir(state)
+    console = stderr()
+    with _steps(console) as step:
+        stack = await LocalStack(data_dir, progress=step).__aenter__()
+    try:
+        state.logs(stack.settings, level="info")
+        _show_urls(stack)
+        await _until_stopped_or_broken(stack)
+        console.print("stopping …", style="dim")
+    finally:
+        await stack.__aexit__(None, None, None)
+
+
+def _data_dir(state: State) -> Path:
+    """The folder alone: its other settings are read once it is locked, without what a dead `afterturn dev` left there."""
+    from memory.settings import load_settings
+
+    return state.data_dir or load_settings().data_dir
+
+
+async def _until_stopped_or_broken(stack: LocalStack) -> None:
+    """Raises MemoryUnavailable when an engine ended for good."""
+    watch = asyncio.create_task(stack.watch())
+    stopped = asyncio.create_task(until_signalled())
+    try:
+        await asyncio.wait((watch, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if watch.done():
+            watch.result()
+    finally:
+        watch.cancel()
+        stopped.cancel()
+        await asyncio.gather(watch, stopped, return_exceptions=True)
+
+
+def _show_urls(stack: LocalStack) -> None:
+    from rich.panel import Panel
+    from rich.table import Table
+
+    model = stack.settings.language_model
+    rows = [
+        ("Temporal Web UI", stack.urls["web_ui"]),
+        ("Temporal", stack.client.service_client.config.target_host),
+        ("S3 server", stack.urls["object_store"]),
+        ("database", "SQLite in the data folder" if stack.settings.database_url is None else "as AFTERTURN_DATABASE_URL says"),
+        ("language model", f"{model} (rules, not a language model)" if model.split(":")[0] == "simulated" else model),
+        ("data folder", str(stack.data_dir)),
+    ]
+    console = stdout()
+    if not console.is_terminal:
+        write("".join(f"{name}: {value}\n" for name, value in rows) + "ready\n")
+        return
+    grid = Table.grid(padding=(0, 2))
+    for name, value in rows:
+        grid.add_row(f"[dim]{name}[/dim]", safe_text(value))
+    console.print(Panel(grid, title="afterturn dev", subtitle="Ctrl-C stops all of it", expand=False), soft_wrap=False)
+
+
+# --------------------------------------------------------------------------------------------------------------------- demo
+
+
+@dataclass(frozen=True)
+class _Surroundings:
+    """Where the demo plays. ``stack`` is None beside a running `afterturn dev`, whose data is used then."""
+
+    settings: Settings
+    client: MemoryClient
+    log: EventLog
+    web_ui: str
+    namespace: str
+    stack: LocalStack | None
+    where: str
+
+
+def demo(
+    ctx: typer.Context,
+    conversation: Annotated[
+        str, typer.Argument(help="A shipped conversation, a file, or - for standard input; see docs/conversation-format.md.")
+    ] = "product-manager",
+    keep: Annotated[bool, typer.Option("--keep", help="Stay up afterwards, to look around, until Ctrl-C.")] = False,
+    model: Annotated[
+        str | None, typer.Option("--model", help="provider:model; default: the setting, and that is simulated.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Play a conversation through real servers.
+
+    Shows for every turn what was decided and what it changed in the profile.
+
+    Uses a running `afterturn dev` of this data folder with a fresh user; without one, servers of its own in a folder that is
+    removed at the end. Exit code 1 when a turn was kept because of a failure or a secret reached the profile.
+    """
+    from starter.conversations import load_conversation
+
+    state = state_of(ctx)
+    loaded = load_conversation(conversation)
+    settings = state.settings()
+    _check_model(settings, model or settings.language_model)
+    report = run(_demo(state, settings, loaded, keep=keep, model=model, as_json=as_json))
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _check_model(settings: Settings, name: str) -> None:
+    """Before anything is started. Raises InvalidInput for a model that is unknown or has no key."""
+    from memory.llm.factory import build_models
+
+    async def look() -> None:
+        models = build_models(settings)
+        try:
+            models.model(name)
+        finally:
+            await models.aclose()
+
+    asyncio.run(look())
+
+
+async def _demo(
+    state: State, settings: Settings, conversation: Conversation, *, keep: bool, model: str | None, as_json: bool
+) -> DemoReport:
+    from starter.cli.demo_view import report_json, show_end, show_start
+    from starter.dev import workflow_url
+
+    started = asyncio.get_running_loop().time()
+    console = stderr() if as_json else stdout()
+    async with _surroundings(state, settings, conversation, model) as place:
+        used = model or place.settings.language_model
+        show_start(console, conversation, model=used, where=place.where)
+        report = await _play(console, place, conversation, model, started)
+        run_id = next((turn.run_id for turn in reversed(report.turns) if turn.run_id), None)
+        scope = scope_of(report.tenant, report.user)
+        url = workflow_url(place.web_ui, place.namespace, scope.post_answer_workflow_id, run_id) if place.web_ui else None
+        show_end(console, report, run_url=url)
+        if as_json:
+            emit_json(report_json(report, model=used, run_url=url))
+        if keep:
+            _show_how_to_look(console, place, report)
+        console.print(report.last_line, markup=False)
+        if keep:
+            await (until_signalled() if place.stack is None else _until_stopped_or_broken(place.stack))
+    return report
+
+
+async def _play(
+    console: Console, place: _Surroundings, conversation: Conversation, model: str | None, started: float
+) -> DemoReport:
+    from collections import Counter
+
+    from starter.cli.demo_view import show_turn
+    from starter.demo import Demo, DemoReport
+
+    user = conversation.user if place.stack is not None else f"{conversation.user}-{_run_name()}"
+    scope = scope_of(conversation.tenant, user)
+    play = Demo(conversation, place.client, place.log, scope, language_model=model)
+    turns: list[TurnReport] = []
+    redacted: Counter[str] = Counter()
+    with _progress(console, len(conversation.turns)) as advance:
+        async for turn in play.play():
+            turns.append(turn)
+            redacted.update(turn.redacted)
+            show_turn(console, turn, len(conversation.turns))
+            advance()
+    return DemoReport(
+        title=conversation.title,
+        tenant=conversation.tenant,
+        user=user,
+        turns=tuple(turns),
+        profile=await place.client.get_profile(scope),
+        redacted=dict(redacted),
+        seconds=asyncio.get_running_loop().time() - started,
+    )
+
+
+def _run_name() -> str:
+    from datetime import UTC, datetime
+    from secrets import token_hex
+
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{token_hex(2)}"
+
+
+@contextmanager
+def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
+    if not console.is_terminal:
+        yield lambda: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("turns"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("turns", total=total)
+        yield lambda: bar.advance(task)
+
+
+def _show_how_to_look(console: Console, place: _Surroundings, report: DemoReport) -> None:
+    from shlex import quote
+
+    folder = "" if place.stack is None else f"--data-dir {quote(str(place.stack.data_dir))} "
+    who = f"--tenant {quote(report.tenant)} --user {quote(report.user)}"
+    console.print(safe_text(f"look around: afterturn {folder}profile history {who}"), markup=False)
+    console.print("staying up until Ctrl-C")
+
+
+@asynccontextmanager
+async def _surroundings(
+    state: State, settings: Settings, conversation: Conversation, model: str | None
+) -> AsyncIterator[_Surroundings]:
+    from memory.settings import read_dev_file
+
+    running = read_dev_file(settings.data_dir)
+    if running:
+        async with open_client(settings) as client, open_log(settings) as log:
+            yield _Surroundings(
+                settings=settings,
+                client=client,
+                log=log,
+                web_ui=str(running.get("urls", {}).get("web_ui", "")),
+                namespace=str(running.get("temporal_namespace", "default")),
+                stack=None,
+                where=f"played on the running `afterturn dev` (process {running['pid']})",
+            )
+        return
+    from starter.dev import LocalStack
+
+    folder = Path(tempfile.mkdtemp(prefix="afterturn-demo-"))
+    overrides: dict[str, Any] = {"language_model": model} if model else {}
+    try:
+        console = stderr()
+        with _steps(console) as step:
+            stack = await LocalStack(folder, overrides=overrides, throw_away=True, progress=step).__aenter__()
+        try:
+            async with open_client(stack.settings) as client:
+                yield _Surroundings(
+                    settings=stack.settings,
+                    client=client,
+                    log=stack.parts.log,
+                    web_ui=stack.urls["web_ui"],
+                    namespace=stack.client.namespace,
+                    stack=stack,
+                    where="played on servers of its own",
+                )
+        finally:
+            await stack.__aexit__(None, None, None)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# --------------------------------------------------------------------------------------------------------------------- chat
+
+
+def chat(
+    ctx: typer.Context,
+    tenant: TenantOption = DEFAULT_TENANT,
+    user: UserOption = DEFAULT_USER,
+    space: Annotated[str, typer.Option("--space", help="The space.")] = "default",
+    model: Annotated[str | None, typer.Option("--model", help="provider:model that answers; default: the setting.")] = None,
+) -> None:
+    """Chat in the terminal and watch memory.
+
+    Shows the injected memory, the notice, and what each turn changed. Needs `afterturn dev` or a worker.
+    """
+    from starter.chat import Chat
+
+    state = state_of(ctx)
+    settings = state.settings()
+    name = model or settings.language_model
+    _check_model(settings, name)
+
+    async def talk() -> None:
+        async with open_client(settings) as client:
+            await Chat(client, settings, scope_of(tenant, user), space_id=space, model=name, console=stdout()).run()
+
+    run(talk())
+
+
+# ------------------------------------------------------------------------------------------------- worker, migrate, doctor
+
+
+class Queue(StrEnum):
+    ALL = "all"
+    WORKFLOWS = "workflows"
+    MODELS = "models"
+
+
+def worker(
+    ctx: typer.Context,
+    queue: Annotated[
+        Queue, typer.Option("--queue", help="all, workflows (with store steps), or models (model calls).")
+    ] = Queue.ALL,
+) -> None:
+    """Work on the task queues until told to stop.
+
+    After SIGTERM or Ctrl-C what runs may finish, for as long as AFTERTURN_GRACEFUL_SHUTDOWN_S says.
+    """
+    from memory.model.names import MODEL_TASK_QUEUE, TASK_QUEUE
+    from worker import run_worker
+
+    state = state_of(ctx)
+    settings = state.settings()
+    state.logs(settings, level="info")
+    queues = {Queue.ALL: (TASK_QUEUE, MODEL_TASK_QUEUE), Queue.WORKFLOWS: (TASK_QUEUE,), Queue.MODELS: (MODEL_TASK_QUEUE,)}
+    asyncio.run(run_worker(settings, queues[queue]))
+
+
+def migrate(
+    ctx: typer.Context,
+    temporal: Annotated[bool, typer.Option("--temporal", help="Also set up search attributes and the sweep schedule.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring the database to this version's schema. Safe to repeat; needed before the first start and after an update."""
+    from memory.stores.migrations import migrate as migrate_database
+
+    settings = state_of(ctx).settings()
+    with _steps(stderr()) as step:
+        step("bringing the database to its schema")
+        version = migrate_database(settings.sqlalchemy_url)
+        if temporal:
+            step("setting up search attributes and the sweep schedule")
+            run(_set_up_temporal(settings))
+    if as_json:
+        emit_json({"schema": version})
+    else:
+        write(f"the database is at schema {version}\n")
+
+
+async def _set_up_temporal(settings: Settings) -> None:
+    from starter.schedules import ensure_sweep_schedule
+    from starter.temporal import connect, ensure_search_attributes
+
+    client = await connect(settings)
+    await ensure_search_attributes(client)
+    await ensure_sweep_schedule(client, settings)
+
+
+def doctor(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """Check everything memory depends on.
+
+    One line each: ok, or what is wrong and what to do. Exit code 1 when something is wrong.
+    """
+    from memory.model.errors import InvalidSettings
+    from starter.doctor import Check, examine
+
+    state = state_of(ctx)
+    try:
+        settings = state.settings()
+        checks = run(examine(settings))
+    except InvalidSettings as error:
+        checks = (Check("settings", ok=False, detail=error.message, advice="see `afterturn settings list`"),)
+    if as_json:
+        emit_json({"ok": all(check.ok for check in checks), "checks": checks})
+    else:
+        console = stdout()
+        for check in checks:
+            advice = f" → {check.advice}" if check.advice else ""
+            line = f"{'ok ' if check.ok else 'BAD'} {check.name + ':':<18} {safe_text(check.detail + advice)}"
+            console.print(line, style=None if check.ok else "red", markup=False)
+    if not all(check.ok for check in checks):
+        raise typer.Exit(1)

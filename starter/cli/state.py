@@ -1,0 +1,133 @@
+"""What the options before the command say, and how commands get at settings."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from memory.model.scope import Scope
+    from memory.ports import EventLog
+    from memory.settings import Settings
+    from starter.client import MemoryClient
+
+T = TypeVar("T")
+
+DEFAULT_TENANT = "demo"
+DEFAULT_USER = "me"
+
+TenantOption = Annotated[str, typer.Option("--tenant", "-t", help="The company.", show_default=True)]
+UserOption = Annotated[str, typer.Option("--user", "-u", help="The user.", show_default=True)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Report as JSON on standard output.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@dataclass
+class State:
+    """One run of the command line. ``debug``: tracebacks and debug logs on standard error."""
+
+    debug: bool = False
+    data_dir: Path | None = None
+
+    def settings(self, **overrides: Any) -> Settings:
+        """Read all settings and send logs to standard error. Raises InvalidSettings."""
+        from memory.settings import load_settings
+
+        if self.data_dir is not None:
+            overrides["data_dir"] = self.data_dir
+        settings = load_settings(**overrides)
+        self.logs(settings)
+        return settings
+
+    def logs(self, settings: Settings, *, level: str = "warning") -> None:
+        """Logs go to standard error from ``level`` up, or as AFTERTURN_LOG_LEVEL says; all of them with ``--debug``."""
+        from starter.logs import configure_logging
+
+        if self.debug:
+            level = "debug"
+        elif "log_level" in settings.model_fields_set:
+            level = settings.log_level
+        configure_logging(settings.model_copy(update={"log_level": level}))
+
+
+def state_of(ctx: typer.Context) -> State:
+    return ctx.ensure_object(State)
+
+
+def scope_of(tenant: str, user: str) -> Scope:
+    from memory.model.scope import Scope
+
+    return Scope.of(tenant, user)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's work. Ctrl-C and SIGTERM cancel it and let its clean-up finish."""
+    return asyncio.run(_terminable(work))
+
+
+async def _terminable(work: Coroutine[Any, Any, T]) -> T:
+    task = asyncio.current_task()
+    terminated = False
+
+    def terminate() -> None:
+        nonlocal terminated
+        terminated = True
+        if task is not None:
+            task.cancel()
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if terminated:
+            raise typer.Exit(128 + signal.SIGTERM) from None
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+async def until_signalled() -> None:
+    """Wait for Ctrl-C or SIGTERM, the ordinary end of what runs until it is told to stop."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    before = signal.getsignal(signal.SIGINT)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        await stop.wait()
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
+
+
+@asynccontextmanager
+async def open_client(settings: Settings) -> AsyncIterator[MemoryClient]:
+    """The client that an orchestrator would hold."""
+    from starter.client import MemoryClient
+
+    client = MemoryClient.from_settings(settings)
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+@asynccontextmanager
+async def open_log(settings: Settings) -> AsyncIterator[EventLog]:
+    """The turn ledger."""
+    from memory.stores.tables import build_tables
+
+    tables = build_tables(settings)
+    try:
+        yield tables.log
+    finally:
+        await tables.aclose()

@@ -1,0 +1,217 @@
+"""Everything on one machine: the engines, the database's schema, the worker and the sweep schedule of one data folder.
+
+``afterturn dev`` runs it in ``.afterturn`` and announces it to other commands in ``dev.json``; the demo runs it in a folder that
+is thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote
+
+import structlog
+from temporalio.client import Client
+
+from activities import Collaborators, build_activities
+from memory.model.errors import MemoryUnavailable
+from memory.settings import DEV_FILE, Settings, load_settings
+from memory.stores.migrations import migrate
+from starter.engines import Engine, S3Server, TemporalServer
+from starter.processes import FolderLock
+from starter.schedules import ensure_sweep_schedule
+from starter.temporal import connect
+from worker import build_workers, check_dependencies, open_collaborators
+
+_log = structlog.get_logger("afterturn.dev")
+
+MAX_RESTARTS = 3
+RESTART_WINDOW_S = 300.0
+
+
+class LocalStack:
+    """The whole of afterturn in this process and its children, while the ``async with`` block runs.
+
+    Attributes that can be used inside the block: ``settings``, ``client`` (Temporal), ``parts`` (adapters), ``urls``.
+
+    Args:
+        data_dir: the folder that holds all state; locked against other processes.
+        overrides: settings by field name that win over the environment.
+        throw_away: for a demo: only stores of its own, whatever the environment names; Temporal keeps its state in memory
+            (faster); an engine that ends is not started again.
+        progress: called with a short text before each step.
+
+    Raises on entering:
+        FolderInUse: another process runs on this folder; names it.
+        InvalidSettings, MemoryUnavailable: one line; everything that had been started is stopped.
+    """
+
+    settings: Settings
+    client: Client
+    parts: Collaborators
+    urls: dict[str, str]
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        overrides: Mapping[str, Any] | None = None,
+        throw_away: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.data_dir = data_dir.absolute()
+        self._overrides = dict(overrides or {})
+        self._throw_away = throw_away
+        self._progress = progress
+        self._stack = AsyncExitStack()
+        self._engines: list[Engine] = []
+
+    @property
+    def dev_file(self) -> Path:
+        return self.data_dir / DEV_FILE
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _start(self) -> None:
+        lock = FolderLock(self.data_dir, owner="afterturn dev")
+        await asyncio.to_thread(lock.acquire)
+        self._stack.callback(lock.release)
+        # We hold the lock, so whoever wrote this file is gone, even if its process id lives on in a stranger.
+        self.dev_file.unlink(missing_ok=True)
+        asked = load_settings(data_dir=self.data_dir, **self._asked())
+
+        self._progress("starting the servers")
+        temporal = TemporalServer(self.data_dir, in_memory=self._throw_away)
+        foreign_store = "object_store_endpoint" in asked.model_fields_set and not self._throw_away
+        own_store = None if foreign_store else S3Server(self.data_dir)
+        self._engines = [engine for engine in (temporal, own_store) if engine is not None]
+        # Registered before the start: a start that is cancelled half-way is stopped as well.
+        for engine in self._engines:
+            self._stack.push_async_callback(engine.stop)
+        self._progress("starting the servers and bringing the database to its schema")
+        starts = [engine.start() for engine in self._engines]
+        done = await asyncio.gather(*starts, asyncio.to_thread(migrate, asked.sqlalchemy_url), return_exceptions=True)
+        for result in done:
+            if isinstance(result, BaseException):
+                raise result
+
+        store_settings = own_store.settings if own_store else {}
+        flag = {} if "feature_flag" in asked.model_fields_set else {"feature_flag": True}
+        self.settings = load_settings(data_dir=self.data_dir, **{**flag, **store_settings, **self._asked()})
+        self._progress("checking the stores and starting the worker")
+        self.client = await connect(self.settings, address=temporal.address, namespace=temporal.namespace)
+        self.parts = await self._stack.enter_async_context(open_collaborators(self.settings, self.client))
+        await check_dependencies(self.settings, self.client, self.parts)
+        for worker in build_workers(self.client, self.settings, build_activities(self.parts)):
+            await self._stack.enter_async_context(worker)
+        await ensure_sweep_schedule(self.client, self.settings)
+
+        self.urls = {"web_ui": temporal.ui_url or "", "temporal_metrics": temporal.metrics_url}
+        self.urls["object_store"] = (
+            f"http{'s' if self.settings.object_store_secure else ''}://{self.settings.object_store_endpoint}"
+        )
+        write_dev_file(
+            self.dev_file,
+            {
+                "pid": os.getpid(),
+                "temporal_address": temporal.address,
+                "temporal_namespace": temporal.namespace,
+                "urls": self.urls,
+                "settings": _shared_settings(self.settings),
+            },
+        )
+        self._stack.callback(self.dev_file.unlink, missing_ok=True)
+
+    def _asked(self) -> dict[str, Any]:
+        if not self._throw_away:
+            return self._overrides
+        # Nothing that the environment names is written to or told by a demo.
+        alone = {
+            "database_url": f"sqlite:///{self.data_dir / 'afterturn.db'}",
+            "spool_path": None,
+            "notice_webhook_url": None,
+            "feature_flag": True,
+            "bucket_prefix": "demo",
+        }
+        return {**alone, **self._overrides}
+
+    async def watch(self) -> None:
+        """Start engines again that end; runs until cancelled.
+
+        Raises MemoryUnavailable when one ends and must not be started again, or ends for the fourth time in five minutes.
+        """
+        tasks = [asyncio.create_task(self._guard(engine)) for engine in self._engines]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _guard(self, engine: Engine) -> None:
+        clock = asyncio.get_running_loop().time
+        restarts: deque[float] = deque()
+        while True:
+            code = await engine.wait()
+            while restarts and clock() - restarts[0] > RESTART_WINDOW_S:
+                restarts.popleft()
+            if self._throw_away or len(restarts) >= MAX_RESTARTS:
+                raise MemoryUnavailable(f"the {engine.title} ended with exit code {code}; see {engine.log}")
+            _log.warning("engine_ended_restarting", engine=engine.name, exit_code=code, log=str(engine.log))
+            restarts.append(clock())
+            await engine.restart()
+
+
+def workflow_url(web_ui: str, namespace: str, workflow_id: str, run_id: str | None = None) -> str:
+    """Address of a workflow, or of one of its runs, in the Temporal Web UI."""
+    base = f"{web_ui}/namespaces/{quote(namespace, safe='')}/workflows/{quote(workflow_id, safe='')}"
+    return f"{base}/{quote(run_id, safe='')}/history" if run_id else base
+
+
+def write_dev_file(path: Path, content: Mapping[str, Any]) -> None:
+    """Whole or not at all, readable by its owner only: it holds the keys of the local engines."""
+    scratch = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            scratch.unlink()
+        raise
+
+
+def _shared_settings(settings: Settings) -> dict[str, Any]:
+    """What another command needs in order to work with the same stores by the same rules."""
+    flag = settings.feature_flag
+    return {
+        "database_url": settings.sqlalchemy_url,
+        "object_store_endpoint": settings.object_store_endpoint,
+        "object_store_access_key": settings.object_store_access_key.get_secret_value(),
+        "object_store_secret_key": settings.object_store_secret_key.get_secret_value(),
+        "object_store_region": settings.object_store_region,
+        "object_store_secure": settings.object_store_secure,
+        "bucket_prefix": settings.bucket_prefix,
+        "language_model": settings.language_model,
+        "feature_flag": flag if isinstance(flag, bool) else sorted(flag),
+    }

@@ -1,0 +1,195 @@
+"""One look at everything that memory depends on: what is wrong, and what to do about it. Changes nothing but probe objects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from temporalio.api.enums.v1 import IndexedValueType, TaskQueueType
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client
+
+from memory.llm.factory import build_models
+from memory.model.errors import AfterturnError, InvalidInput, InvalidSettings, MemoryUnavailable
+from memory.model.names import MODEL_TASK_QUEUE, SEARCH_ATTRIBUTES, SWEEP_SCHEDULE_ID, TASK_QUEUE
+from memory.profiles import Profiles
+from memory.settings import Settings, read_dev_file
+from memory.stores.objects import build_object_store
+from memory.stores.tables import build_tables
+from starter.spool import Spool
+from starter.temporal import connect, temporal_errors
+
+CHECK_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """``detail``: what was found, one line. ``advice``: what to do, only when it is not ok."""
+
+    name: str
+    ok: bool
+    detail: str
+    advice: str | None = None
+
+
+class _Wrong(Exception):
+    """Something is not as it must be."""
+
+    def __init__(self, detail: str, advice: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.advice = advice
+
+
+_Step = Callable[[], Awaitable[str]]
+
+
+async def examine(settings: Settings) -> tuple[Check, ...]:
+    """All checks, independent ones at once. Never raises for what it finds; every check is bounded in time."""
+    doctor = _Doctor(settings)
+    temporal = await _run("temporal", doctor.temporal, _START_DEV)
+    needs_temporal: list[tuple[str, _Step, str]] = [
+        ("search attributes", doctor.search_attributes, "run `afterturn migrate --temporal`, or `afterturn dev`"),
+        ("task queues", doctor.task_queues, "start a worker: `afterturn worker`"),
+        ("sweep schedule", doctor.sweep_schedule, "run `afterturn migrate --temporal`, or `afterturn dev`"),
+    ]
+    others: list[tuple[str, _Step, str]] = [
+        ("database", doctor.database, "run `afterturn migrate`"),
+        ("object store", doctor.object_store, "check AFTERTURN_OBJECT_STORE_ENDPOINT and its keys, or run `afterturn dev`"),
+        ("language model", doctor.language_model, "set AFTERTURN_LANGUAGE_MODEL and the provider's key"),
+        ("spool", doctor.spool, "run `afterturn spool drain`"),
+    ]
+    first = (Check("settings", ok=True, detail=doctor.settings_line()), temporal)
+    if temporal.ok:
+        middle = await asyncio.gather(*(_run(*step) for step in needs_temporal))
+    else:
+        middle = [
+            Check(name, ok=False, detail="not looked at: Temporal is away", advice=_START_DEV) for name, _, _ in needs_temporal
+        ]
+    last = await asyncio.gather(*(_run(*step) for step in others))
+    return (*first, *middle, *last)
+
+
+_START_DEV = "run `afterturn dev`, or set TEMPORAL_ADDRESS"
+
+
+async def _run(name: str, step: _Step, advice: str) -> Check:
+    try:
+        async with asyncio.timeout(CHECK_TIMEOUT_S):
+            return Check(name, ok=True, detail=await step())
+    except _Wrong as error:
+        return Check(name, ok=False, detail=error.detail, advice=error.advice)
+    except TimeoutError:
+        return Check(name, ok=False, detail=f"no answer within {CHECK_TIMEOUT_S:g} s", advice=advice)
+    except AfterturnError as error:
+        return Check(name, ok=False, detail=error.message, advice=advice)
+
+
+class _Doctor:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._client: Client | None = None
+
+    def settings_line(self) -> str:
+        dev = read_dev_file(self._settings.data_dir)
+        where = f"`afterturn dev` runs as process {dev['pid']}" if dev else "no `afterturn dev` runs here"
+        return f"valid; data folder {self._settings.data_dir.absolute()}; {where}"
+
+    async def temporal(self) -> str:
+        self._client = await connect(self._settings)
+        with temporal_errors("the health check"):
+            await self._client.service_client.check_health()
+        return f"namespace {self._client.namespace} at {self._client.service_client.config.target_host}"
+
+    @property
+    def _connected(self) -> Client:
+        if self._client is None:
+            raise MemoryUnavailable("Temporal is away")
+        return self._client
+
+    async def search_attributes(self) -> str:
+        client = self._connected
+        with temporal_errors("reading search attributes"):
+            request = ListSearchAttributesRequest(namespace=client.namespace)
+            known = (await client.operator_service.list_search_attributes(request)).custom_attributes
+        missing = [n for n in SEARCH_ATTRIBUTES if known.get(n) != IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD]
+        if missing:
+            names = " ".join(f"--name {name} --type Keyword" for name in missing)
+            raise _Wrong(
+                f"missing or not of type Keyword: {', '.join(missing)}",
+                f"run `afterturn migrate --temporal`, or: temporal operator search-attribute create {names}",
+            )
+        return ", ".join(SEARCH_ATTRIBUTES)
+
+    async def task_queues(self) -> str:
+        wanted = [
+            (TASK_QUEUE, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, "workflows"),
+            (TASK_QUEUE, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY, "store steps"),
+            (MODEL_TASK_QUEUE, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY, "model calls"),
+        ]
+        counts = [(queue, what, await self._pollers(queue, kind)) for queue, kind, what in wanted]
+        idle = [f"{queue} ({what})" for queue, what, pollers in counts if not pollers]
+        if idle:
+            raise _Wrong(f"nobody works on {', '.join(idle)}", "start a worker: `afterturn worker`, or `afterturn dev`")
+        return ", ".join(f"{queue} ({what}): {pollers} poll" for queue, what, pollers in counts)
+
+    async def _pollers(self, queue: str, kind: TaskQueueType.ValueType) -> int:
+        client = self._connected
+        request = DescribeTaskQueueRequest(namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind)
+        with temporal_errors("describing a task queue"):
+            return len((await client.workflow_service.describe_task_queue(request)).pollers)
+
+    async def sweep_schedule(self) -> str:
+        with temporal_errors("reading the sweep schedule"):
+            described = await self._connected.get_schedule_handle(SWEEP_SCHEDULE_ID).describe()
+        if described.schedule.state.paused:
+            raise _Wrong("paused: turns that were recorded but not started stay so", "temporal schedule toggle --unpause -s sweep")
+        every = described.schedule.spec.intervals[0].every if described.schedule.spec.intervals else None
+        return f"every {every.total_seconds():g} s" if every else "present"
+
+    async def database(self) -> str:
+        tables = build_tables(self._settings)
+        try:
+            await tables.log.ping()
+        finally:
+            await tables.aclose()
+        kind = "PostgreSQL" if self._settings.sqlalchemy_url.startswith("postgresql") else "SQLite"
+        return f"{kind}, at the schema of this version"
+
+    async def object_store(self) -> str:
+        store = build_object_store(self._settings)
+        try:
+            await Profiles(store, bucket_prefix=self._settings.bucket_prefix).check()
+        finally:
+            await store.aclose()
+        if self._settings.allow_unconditional_writes:
+            raise _Wrong(
+                f"{self._settings.object_store_endpoint} is used without a guard against lost edits",
+                "unset AFTERTURN_ALLOW_UNCONDITIONAL_WRITES on a store that honours conditional writes",
+            )
+        return f"{self._settings.object_store_endpoint}: conditional writes and versions are honoured"
+
+    async def language_model(self) -> str:
+        name = self._settings.language_model
+        models = build_models(self._settings)
+        try:
+            models.model(name)
+        except (InvalidInput, InvalidSettings) as error:
+            raise _Wrong(error.message, "set AFTERTURN_LANGUAGE_MODEL and the provider's key") from None
+        finally:
+            await models.aclose()
+        if name.split(":")[0] == "simulated":
+            return f"{name}: rules, not a language model; set AFTERTURN_LANGUAGE_MODEL for a real one"
+        return f"{name}: configured (not called)"
+
+    async def spool(self) -> str:
+        spool = Spool(self._settings.spool_file, max_bytes=self._settings.spool_max_bytes)
+        if not spool.enabled:
+            return "switched off"
+        waiting = await asyncio.to_thread(spool.waiting_bytes)
+        if waiting:
+            raise _Wrong(f"{waiting} bytes of turns wait in {spool.path}", "run `afterturn spool drain`")
+        return f"empty; takes up to {spool.max_bytes // 2**20} MiB"
