@@ -1,12 +1,11 @@
 """The token budget: does a profile fit, the cut by rule, and whether a condensed profile may take the place of a long one.
 
-The cost of a cut follows the budget, not the body: kept bullets are counted from the most worthy on, so that a body of 1 MiB is cut in
-a fraction of a second.
+The cost of a cut follows the budget, not the body: kept bullets are counted from the most worthy on, so that a body of 1 MiB
+is cut in a fraction of a second.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any, cast
@@ -92,14 +92,18 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_datetime(dumper: yaml.SafeDumper, value: datetime) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:timestamp", value.isoformat())
+    return dumper.represent_scalar(  # pyright: ignore[reportUnknownMemberType]
+        "tag:yaml.org,2002:timestamp", value.isoformat()
+    )
 
 
 _Dumper.add_representer(datetime, _represent_datetime)
 
 
 def _dump(values: Mapping[str, Any]) -> str:
-    text = yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31, default_flow_style=False)
+    text = yaml.dump(  # pyright: ignore[reportUnknownMemberType]
+        dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31, default_flow_style=False
+    )
     return _SURROGATE.sub("\ufffd", text)
 
 
@@ -148,19 +152,20 @@ def _load(text: str) -> Any:
 
 def _is_shallow(value: Any, depth: int) -> bool:
     level: list[Any] = [value]
-    while level:
-        if depth == 0:
-            return False
-        depth -= 1
+    for _ in range(depth):
         # Every container once per level: aliases ("billion laughs") must not multiply the work.
-        below: dict[int, Any] = {}
-        for item in level:
-            inner = (
-                (*item.keys(), *item.values()) if isinstance(item, dict) else item if isinstance(item, (list, tuple, set)) else ()
-            )
-            below.update({id(part): part for part in inner if isinstance(part, (dict, list, tuple, set))})
+        below = {id(part): part for item in level for part in _parts(item)}
+        if not below:
+            return True
         level = list(below.values())
-    return True
+    return False
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        inner = cast(dict[Any, Any], value)
+        return [*inner.keys(), *inner.values()]
+    return list(cast(Iterable[Any], value)) if isinstance(value, (list, tuple, set)) else []
 
 
 def _frontmatter(values: dict[str, Any], user_id: str) -> Frontmatter:

@@ -1,8 +1,8 @@
 """Whether a shortened profile says something that the long one does not.
 
-Numbers must be there before. So must names and terms: words that are capitalised inside a sentence, in capitals, or mixed. Other words
-may change when sentences are merged, as long as every bullet mostly stays with the words of the profile. When in doubt the answer is
-"invented": then the profile is cut by rule, which invents nothing.
+Numbers must be there before. So must names and terms: words that are capitalised inside a sentence, in capitals, or mixed. Other
+words may change when sentences are merged, as long as every bullet mostly stays with the words of the profile. When in doubt the
+answer is "invented": then the profile is cut by rule, which invents nothing.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ _SENTENCE_END = re.compile(r"[.!?:;–—(\"“„\[/|]\s*$")
 _NUMBER = re.compile(r"\d+")
 
 # Words that a summary may bring along, because they name the kind of a thing and no fact.
-_NEUTRAL = frozenset(
-    fold(word)
-    for word in """
+_NEUTRAL_WORDS = """
     about also answers background based communication context currently detail details deadline employer experience expert
     expertise examples familiar focus format goal goals interested interests job knowledge known language languages likes location
     name plans preference preferences prefers project projects proficient related replies reply response responses role several
@@ -33,10 +31,11 @@ _NEUTRAL = frozenset(
     erfahrungen firma fragen interesse interessen kenntnisse kontext mag möchte name nutzt ort position projekt projekte rolle
     sprache sprachen sprechen stadt stil team themen thema unternehmen verschiedene werkzeuge wohnort wohnt ziel ziele zeitzone
     monday tuesday wednesday thursday friday saturday sunday utc
-    """.split()
-)  # fmt: skip
+"""
+_NEUTRAL = frozenset(fold(word) for word in _NEUTRAL_WORDS.split())
 _NEUTRAL_DENSE = re.compile(
-    "用户|目前|项目|工作|喜欢|偏好|使用|以及|熟悉|擅长|正在|相关|回答|公司|职位|姓名|名字|语言|时区|所在地|と|の|を|は|が|です|ます"
+    "用户|目前|项目|工作|喜欢|偏好|使用|以及|熟悉|擅长|正在|相关|回答|公司|职位|姓名|名字|语言|时区|所在地"
+    r"|と|の|を|は|が|です|ます"
 )
 
 

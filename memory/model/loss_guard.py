@@ -27,10 +27,13 @@ _MAX_TEXT_COMPARISONS = 20_000
 
 _SENTENCES = re.compile(r"[.!?。！？;；\n]+")
 _CHANGE = re.compile(
-    r"\b(?:no longer|not any ?more|any ?more|anymore|stop(?:ped)?|quit|left|leave|leaving|don'?t|do not|doesn'?t|isn'?t|not|never|instead|"
-    r"actually|changed?|now|moved|switch(?:ed)?|wrong|incorrect|mistake|correction|rather|used to|former(?:ly)?|remove|delete|drop|forget|"
+    r"\b(?:no longer|not any ?more|any ?more|anymore|stop(?:ped)?|quit|left|leave|leaving|don'?t|do not|doesn'?t|isn'?t|not|never|"
+    r"instead|"
+    r"actually|changed?|now|moved|switch(?:ed)?|wrong|incorrect|mistake|correction|rather|used to|former(?:ly)?|"
+    r"remove|delete|drop|forget|"
     r"nicht|kein(?:e[nmrs]?)?|nie|statt|stattdessen|sondern|jetzt|nun|inzwischen|geändert|gewechselt|falsch|früher|ehemalig\w*|"
-    r"vergiss|lösche?|streiche?|entferne?|plus|ne|pas|désormais|maintenant|ahora|ya no)\b|不再|不是|不要|不用|不想|没有|改|换|现在|以前|错|忘|删|别",
+    r"vergiss|lösche?|streiche?|entferne?|plus|ne|pas|désormais|maintenant|ahora|ya no)\b"
+    r"|不再|不是|不要|不用|不想|没有|改|换|现在|以前|错|忘|删|别",
     re.IGNORECASE,
 )
 _FORGET = re.compile(
@@ -41,7 +44,8 @@ _FORGET = re.compile(
     re.IGNORECASE,
 )
 _EVERYTHING = re.compile(
-    r"\b(?:everything|all|anything|whole|entire|memory|profile|alles|sämtliche\w*|ganze\w*|tout|todo)\b|一切|所有|全部",
+    r"\b(?:everything|all|anything|whole|entire|memory|profile|alles|sämtliche\w*|ganze\w*|tout|todo)\b"
+    r"|一切|所有|全部",
     re.IGNORECASE,
 )
 _TOPICS: dict[str, re.Pattern[str]] = {
@@ -57,7 +61,9 @@ _TOPICS: dict[str, re.Pattern[str]] = {
         re.IGNORECASE,
     ),
     "name": re.compile(
-        r"\b(?:names?|named|called|nickname|hei(?:ß|ss)e?[nt]?|vorname|nachname|pronouns?|nom|nombre)\b|名字|姓名|叫", re.IGNORECASE
+        r"\b(?:names?|named|called|nickname|hei(?:ß|ss)e?[nt]?|vorname|nachname|pronouns?|nom|nombre)\b"
+        r"|名字|姓名|叫",
+        re.IGNORECASE,
     ),
     "language": re.compile(
         r"\b(?:languages?|speaks?|native|sprachen?|sprichst|spricht|muttersprache|english|german|deutsch|englisch|chinese|french|spanish|"

@@ -12,7 +12,8 @@ from memory.model.profile import Bullet, Profile
 
 _STAMP = re.compile(r"(\d{4}-\d{2}-\d{2})[ T](\d{2}:\d{2})(?::\d{2})?\s*(?:UTC|Z)\s*[:：]\s*", re.IGNORECASE)
 _LOOSE_STAMP = re.compile(
-    r"[\[(*_]*\d{4}-\d{2}-\d{2}(?:[ T,]+\d{1,2}:\d{2}(?::\d{2})?(?:\s*(?:UTC|GMT|Z|[+-]\d{2}:?\d{2}))?)?[\])*_]*\s*(?:[:：–—-]\s*|\s(?=\S))",
+    r"[\[(*_]*\d{4}-\d{2}-\d{2}"
+    r"(?:[ T,]+\d{1,2}:\d{2}(?::\d{2})?(?:\s*(?:UTC|GMT|Z|[+-]\d{2}:?\d{2}))?)?[\])*_]*\s*(?:[:：–—-]\s*|\s(?=\S))",
     re.IGNORECASE,
 )
 _SAME_TOPIC = 0.6

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from memory.model.errors import MalformedOutput
-from memory.model.profile import EMPTY_MARK, SECTIONS, Bullet, Profile, parse_body
 from memory.model.headings import read_heading
+from memory.model.profile import EMPTY_MARK, SECTIONS, Bullet, Profile, parse_body
 
 MAX_REPLY_CHARS = 2 * 1024 * 1024
 
@@ -40,7 +40,8 @@ _LABEL = r"(?:(?:final\s+)?(?:decision|answer|verdict|result|output|response|rep
 _LABELLED = r"(?:^|[\s\W]){label}[\"'*_`\s]*(?:is\b|ist\b|[:：=]|->|→|是)[\"'*_`\s:]*{word}\b(?!\s*(?:or|oder|/|\||\?))"
 _LEADING = r"[\s\"'*_`#>\-(\[“„]*{word}\b[\"'*_`)\]”“]*\s*(?:[.,:;!。，：；–—(\n]|-\s|$)"
 _PLACEHOLDER = re.compile(
-    r"(?:none|n/?a|nothing(?:\s+(?:yet|here|so far|known|noted|recorded))*|empty|unknown|tbd|not\s+(?:specified|provided|known|available)"
+    r"(?:none|n/?a|nothing(?:\s+(?:yet|here|so far|known|noted|recorded))*|empty|unknown|tbd"
+    r"|not\s+(?:specified|provided|known|available)"
     r"|no\s+(?:information|data|entries|details|known\s+\w+|\w+)\s*(?:yet|available|known|provided|recorded|so\s+far)"
     r"|keine(?:\s+(?:angaben?|einträge|informationen|daten))?|nichts|leer|无|暂无|没有|\.{2,}|…)[.。]?",
     re.IGNORECASE,
@@ -215,16 +216,13 @@ def _strip_tail(lines: list[str], *, fenced: bool) -> list[str]:
         if not text:
             after_blank = True
             continue
-        if _is_item(text) or line.startswith(("  ", "\t")) or text.startswith("<!--"):
-            begun = True
-        elif re.fullmatch(r"[_*]*\(empty\)[_*]*", text):
+        is_content = _is_item(text) or line.startswith(("  ", "\t")) or text.startswith("<!--")
+        if is_content or re.fullmatch(r"[_*]*\(empty\)[_*]*", text):
             begun = True
         elif _ends_profile(text) or (begun and after_blank) or _CHATTER.match(text):
             rest = [other.strip() for other in lines[number:]]
             if any(_is_item(other) for other in rest) and not (_ends_profile(text) or _CHATTER.match(text)):
-                raise MalformedOutput(
-                    "bullets follow a paragraph after the last section; the profile must end with its last bullet"
-                )
+                raise MalformedOutput("bullets follow a paragraph in the last section; the profile must end with its last bullet")
             return lines[:number]
         after_blank = False
     return lines

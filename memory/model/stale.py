@@ -13,7 +13,8 @@ _MONTHS = {
     for number, names in enumerate(
         (
             "jan january januar jänner", "feb february februar", "mar march märz mrz", "apr april", "may mai", "jun june juni",
-            "jul july juli", "aug august", "sep sept september", "oct october okt oktober", "nov november", "dec december dez dezember",
+            "jul july juli", "aug august", "sep sept september", "oct october okt oktober", "nov november",
+            "dec december dez dezember",
         ),
         start=1,
     )

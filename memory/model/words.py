@@ -15,18 +15,22 @@ _DENSE = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _RUN = re.compile(rf"[{_DENSE}]+|[^{_DENSE}]+")
-_IS_DENSE = re.compile(rf"[{_DENSE}]")
+_IS_DENSE = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
 _STEM = 5
 
-STOP_WORDS = frozenset(
-    """a an and are as at be been but by can did do does for from had has have he her hers him his i if in into is it its me my
+_STOP_WORDS = """
+    a an and are as at be been but by can did do does for from had has have he her hers him his i if in into is it its me my
     of on or our she so some than that the their them then there these they this those to us user was we were what when which
     who will with would you your
     aber als am an auf aus bei bin bis das dass dein dem den der des die dir du ein eine einem einen einer er es für hat hatte
     ich ihm ihn ihr im in ist ja mein meine mich mir mit nach noch nun nutzer oder sein seine sich sie sind so um und uns vom
     von vor war was wenn wer wie wir wird zu zum zur über
-    le la les un une des du de et est en dans pour avec sur que qui je il elle mon ma mes el los las una y es con por para mi""".split()
-)
+    le la les un une des du de et est en dans pour avec sur que qui je il elle mon ma mes el los las una y es con por para
+    mi
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 
 def fold(text: str) -> str:
