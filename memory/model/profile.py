@@ -17,6 +17,7 @@ from memory.model.profile_form import (
     render_body,
 )
 from memory.model.profile_reader import parse_body, split_frontmatter
+from memory.model.recent import stamp_recent_topics
 
 __all__ = [
     "EMPTY_MARK",
@@ -30,4 +31,5 @@ __all__ = [
     "parse_body",
     "render_body",
     "split_frontmatter",
+    "stamp_recent_topics",
 ]

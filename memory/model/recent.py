@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from memory.model.headings import RECENT_TOPICS
-from memory.model.profile import Bullet, Profile
+from memory.model.profile_form import Bullet, Profile
 
 _STAMP = re.compile(r"(\d{4}-\d{2}-\d{2})[ T](\d{2}:\d{2})(?::\d{2})?\s*(?:UTC|Z)\s*[:：]\s*", re.IGNORECASE)
 _LOOSE_STAMP = re.compile(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
-from memory.model.profile import Bullet
+from memory.model.profile_form import Bullet
 
 _MONTHS = {
     name: number

@@ -15,9 +15,7 @@ _DENSE = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _RUN = re.compile(rf"[{_DENSE}]+|[^{_DENSE}]+")
-_IS_DENSE = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-)
+_IS_DENSE = re.compile(rf"[{_DENSE}]")
 _STEM = 5
 
 _STOP_WORDS = """
