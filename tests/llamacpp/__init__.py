@@ -1,0 +1,1 @@
+"""Optional: a small real model, unreliable on purpose. ``make llamacpp`` installs it and runs these tests."""
