@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlalchemy import Engine
+
 from memory.settings import Settings
 from memory.stores.tables.directory import SqlDirectory
 from memory.stores.tables.engine import BUSY_TIMEOUT_S, CALL_TIMEOUT_S, WRITE_OPTION, Database, database_url, is_in_memory
@@ -22,6 +24,11 @@ class Tables:
     log: SqlEventLog
     directory: SqlDirectory
     database: Database
+
+    @property
+    def engine(self) -> Engine:
+        """For scripts and tests; its calls block."""
+        return self.database.engine
 
     async def aclose(self) -> None:
         """Let running calls end and close all connections; may be called twice."""

@@ -44,6 +44,9 @@ def _translate_driver(url: URL, error: sqlite3.Error | psycopg.Error) -> Aftertu
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) or state[:2] in _PASSING_STATES:
         # These come from the connection or the server, not from a row, so their first line holds no values.
         return StoreUnavailable(f"{_where(url)} is unavailable: {_first_line(error)}")
+    if state.startswith("42"):
+        # Names, privileges and syntax: these messages quote the statement, never a value.
+        return InvalidSettings(f"{_where(url)} refused the statement: {_first_line(error)}")
     return InvalidInput(f"{_where(url)} refused a value ({type(error).__name__} {state})")
 
 
@@ -51,6 +54,8 @@ def _translate_sqlite(url: URL, error: sqlite3.Error) -> AfterturnError:
     message = _first_line(error)
     if any(part in message for part in _NO_TABLES):
         return InvalidSettings(f"{_where(url)} does not have the tables of this version: {MIGRATE}")
+    if "already exists" in message:
+        return InvalidSettings(f"{_where(url)} refused the statement: {message}")
     if "unable to open database file" in message:
         return InvalidSettings(f"{_where(url)} cannot be opened: {MIGRATE}, or check the path and its permissions")
     if "not a database" in message:
