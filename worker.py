@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,7 +25,7 @@ from memory.model.scope import Scope
 from memory.profiles import Profiles
 from memory.settings import Settings
 from memory.stores.notices import build_notifier
-from memory.stores.objects import build_object_store
+from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
 from starter.signals import TurnSignaller
 from starter.temporal import connect, ensure_search_attributes
@@ -60,12 +60,12 @@ def pipeline_rules(settings: Settings) -> PipelineRules:
 
 
 @asynccontextmanager
-async def open_collaborators(settings: Settings, client: Client) -> AsyncIterator[Collaborators]:
+async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerator[Collaborators]:
     """Build the adapters that the settings name; they are closed when the block ends."""
     async with AsyncExitStack() as stack:
         tables = build_tables(settings)
         stack.push_async_callback(tables.aclose)
-        store = build_object_store(settings)
+        store = MinioObjectStore.from_settings(settings)
         stack.push_async_callback(store.aclose)
         models = build_models(settings)
         stack.push_async_callback(models.aclose)
@@ -117,7 +117,7 @@ def build_workers(client: Client, settings: Settings, activities: Activities, qu
 
 
 @asynccontextmanager
-async def running_workers(settings: Settings, client: Client, queues: Sequence[str] = QUEUES) -> AsyncIterator[Collaborators]:
+async def running_workers(settings: Settings, client: Client, queues: Sequence[str] = QUEUES) -> AsyncGenerator[Collaborators]:
     """Workers that run while the block does; what `afterturn dev`, the demo and tests use."""
     async with open_collaborators(settings, client) as parts, AsyncExitStack() as stack:
         for worker in build_workers(client, settings, build_activities(parts), queues):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from temporalio import activity
 
 
 @asynccontextmanager
-async def heartbeats() -> AsyncIterator[None]:
+async def heartbeats() -> AsyncGenerator[None]:
     """Beat three times per heartbeat time-out while the body runs; nothing where the activity has none (local activities).
 
     The body must not block the event loop: blocking calls run in threads (the adapters do), or the beats starve with it.

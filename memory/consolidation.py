@@ -17,8 +17,10 @@ from memory.model.budget import check_condensed, cut_to_budget, fits
 from memory.model.directory import ConsolidationMode
 from memory.model.edits import apply_edits, parse_edits
 from memory.model.errors import MalformedOutput, ModelError, ModelRejected
+from memory.model.grounding import find_invention
 from memory.model.loss_guard import Loss, find_loss
-from memory.model.profile import Profile, parse_body, render_body, stamp_recent_topics
+from memory.model.profile import Profile, parse_body, render_body
+from memory.model.recent import stamp_recent_topics
 from memory.model.redaction import redact
 from memory.model.reply import Clean, Noop, parse_profile_reply, parse_scrub_reply
 from memory.model.turn import Turn
@@ -69,7 +71,13 @@ class Consolidator:
         if all(turn.is_empty for turn in turns):
             return self._end(None, None)
         request = prompts.consolidate_request(
-            old, turns, mode=self._rules.mode, max_tokens=self._rules.max_tokens, now=now, timeout_s=self._rules.timeout_s
+            old,
+            turns,
+            mode=self._rules.mode,
+            max_tokens=self._rules.max_tokens,
+            now=now,
+            timeout_s=self._rules.timeout_s,
+            reasoning=self._model.reasoning,
         )
         try:
             new, reply = await self._ask(old, request)
@@ -85,7 +93,7 @@ class Consolidator:
                 new = self._redacted(new)
                 if self._loss(old, new, turns) is not None:
                     return self._end(None, "loss_guard")
-            new = stamp_recent_topics(old, new, turns[-1].occurred_at)
+            new = stamp_recent_topics(old, new, [turn.occurred_at for turn in turns])
             if _same(old, new):
                 return self._end(None, None)
             if self._rules.privacy_scrub:
@@ -136,7 +144,7 @@ class Consolidator:
 
     async def _scrub(self, profile: Profile) -> Profile | None:
         """The second pass over a changed profile; None when it cannot vouch for it."""
-        request = prompts.scrub_request(profile, timeout_s=self._rules.timeout_s)
+        request = prompts.scrub_request(profile, timeout_s=self._rules.timeout_s, reasoning=self._model.reasoning)
         reply = await self._call(request)
         if reply.stop is not StopReason.END:
             return None
@@ -147,7 +155,7 @@ class Consolidator:
         if isinstance(verdict, Clean):
             return profile
         # The pass may take away and rephrase, never add.
-        if check_condensed(profile, verdict, self._counter.count, None) is not None:
+        if find_invention(profile, verdict) is not None:
             return None
         self._flag("scrubbed")
         return self._redacted(verdict)
@@ -158,7 +166,12 @@ class Consolidator:
         profile = Profile(profile.sections)
         if fits(profile, count, cap):
             return profile
-        request = prompts.condense_request(profile, target_tokens=int(cap * CONDENSE_TO), timeout_s=self._rules.timeout_s)
+        request = prompts.condense_request(
+            profile,
+            target_tokens=int(cap * CONDENSE_TO),
+            timeout_s=self._rules.timeout_s,
+            reasoning=self._model.reasoning,
+        )
         try:
             condensed = self._condensed(profile, await self._call(request))
         except ModelError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,10 +79,11 @@ class Stage:
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         )
         return await self.client.execute_update_with_start_workflow(
-            PostAnswerWorkflow.edit_profile,
+            names.EDIT_UPDATE,
             EditRequest(edit_id=edit_id, candidate="abc", expected_etag=None),
             start_workflow_operation=start,
             id=edit_id,
+            result_type=WriteReply,
         )
 
     async def reached(self, call: str, times: int = 1) -> None:
@@ -238,7 +239,7 @@ async def record(client: Client, out: Path, *, only: str | None = None, replace:
 
 
 @asynccontextmanager
-async def _sweep_worker(client: Client) -> AsyncIterator[None]:
+async def _sweep_worker(client: Client) -> AsyncGenerator[None]:
     from temporalio import activity
 
     @activity.defn(name=names.SWEEP)
