@@ -16,7 +16,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -101,13 +101,12 @@ class Spool:
         """Bytes of turns that wait; 0: nothing to drain."""
         return _size(self.path) + _size(self.draining_path)
 
-    def append(self, entry: SpoolEntry, *, wait_s: float = 1.0, wanted: Callable[[], bool] = lambda: True) -> None:
+    def append(self, entry: SpoolEntry, *, wait_s: float = 1.0) -> None:
         """Put one turn on the disk.
 
         Args:
             entry: the turn.
             wait_s: how long to wait for other processes' appends.
-            wanted: asked just before writing; when it says no, nothing is written and MemoryUnavailable is raised.
 
         Raises:
             MemoryUnavailable: full, switched off, locked for too long, or the disk failed. Nothing was written.
@@ -121,8 +120,6 @@ class Spool:
             if lock is None:
                 raise MemoryUnavailable(f"the spool is locked by another process for more than {wait_s:.2f} s")
             try:
-                if not wanted():
-                    raise MemoryUnavailable("the spool did not get to the turn in time")
                 self._write(line)
             finally:
                 os.close(lock)
@@ -257,6 +254,9 @@ class Claim:
     def _forget(self) -> int:
         path = self._spool.draining_path
         left = 0
+        if self._offset == 0:
+            with path.open("rb") as source:
+                return sum(1 for raw in iter(lambda: source.readline(MAX_LINE_BYTES), b"") if raw.strip())
         if self._offset < self._size:
             rest_path = path.with_name(path.name + ".rest")
             rest_path.unlink(missing_ok=True)

@@ -62,6 +62,8 @@ class ReceiptStatus(StrEnum):
     """The event log is away; the turn waits in this machine's spool file and is recorded later."""
     LOST = "lost"
     """The event log is away and the spool could not take the turn; counted in ``MemoryClient.lost_turns``."""
+    PENDING = "pending"
+    """Not settled within the budget (a very long text, a slow disk); it goes on in the background, and is counted if it is lost."""
     REFUSED = "refused"
     """The turn cannot be used; ``reason`` says what to change."""
 

@@ -207,11 +207,6 @@ class TestInterruptedDrain:
         assert again is not None
         again.close()
 
-    def test_a_turn_that_nobody_waits_for_any_more_is_not_written(self, spool: Spool) -> None:
-        with pytest.raises(MemoryUnavailable, match="in time"):
-            spool.append(entry(0), wanted=lambda: False)
-        assert spool.waiting_bytes() == 0
-
 
 CHILD = """
 import sys
