@@ -23,12 +23,14 @@ import urllib.parse
 import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import urllib3
 from minio import Minio
+from minio.error import S3Error
 
 from memory.model.errors import InvalidSettings, MemoryUnavailable
 from memory.model.names import SEARCH_ATTRIBUTES, SEARCH_TENANT
@@ -41,6 +43,8 @@ REGION = "us-east-1"
 _START_ATTEMPTS = 3
 _POLL_S = 0.05
 _PROBE_S = 2.0
+_PROBE_BUCKET = "afterturn-engine-probe"
+_PROBE_BODY = b"written at every start, to see that the server stores and finds"
 
 
 def engine_binary(name: str) -> Path:
@@ -328,20 +332,28 @@ class S3Server(Engine):
             "-master.telemetry=false",
             # As every other S3: a PUT into a bucket that does not exist is refused (it would be made without versioning).
             "-s3.autoCreateBucket=false",
-            # Profiles are small: keep them in the filer's store and spare a round trip to the volume server. Each bucket has its
-            # own volumes, which are made as they are needed, so a bound by the size of the disk would be one of tenants.
-            "-filer.saveToFilerLimit=131072",
+            # Each bucket has its own volume, made when it is needed (no space is taken ahead): a bound by the size of the disk,
+            # as SeaweedFS sets it, would be a bound of companies.
             "-master.volumeSizeLimitMB=1024",
             "-volume.max=10000",
         ]
 
     def _probe(self) -> bool:
+        """A read of what the last start wrote, and a write: the gateway answers some time before it finds any data."""
         access, secret = self._load_keys()
         pool = urllib3.PoolManager(timeout=urllib3.Timeout(_PROBE_S), retries=False)
         try:
             # Signed with our own keys: a stranger's server on this port would refuse them.
             client = Minio(self.endpoint, access, secret, region=REGION, secure=False, http_client=pool)
-            client.list_buckets()
+            if not client.bucket_exists(_PROBE_BUCKET):
+                client.make_bucket(_PROBE_BUCKET)
+            try:
+                client.get_object(_PROBE_BUCKET, "probe").close()
+            except S3Error as error:
+                if error.code != "NoSuchKey":
+                    raise
+            client.put_object(_PROBE_BUCKET, "probe", BytesIO(_PROBE_BODY), len(_PROBE_BODY))
+            client.get_object(_PROBE_BUCKET, "probe").close()
         except FAILURES:
             return False
         finally:

@@ -98,6 +98,8 @@ class MinioObjectStore:
         """Raises InvalidSettings for an endpoint that is not ``host:port`` or for missing keys. Connects to nothing yet."""
         if not access_key or not secret_key:
             raise InvalidSettings(f"the object store needs keys; set {_KEYS}")
+        if not endpoint:
+            raise InvalidSettings("AFTERTURN_OBJECT_STORE_ENDPOINT is empty; give host:port")
         self._endpoint = endpoint
         self._timeout_s = timeout_s
         self._allow_unconditional = allow_unconditional_writes
