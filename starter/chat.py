@@ -35,7 +35,7 @@ TURN_TIMEOUT_S = 180.0
 MAX_ANSWER_TOKENS = 1024
 KEPT_MESSAGES = 20
 _POLL_S = 0.1
-_UPDATING = {"consolidate", "upload", "notify"}
+_UPDATING = ("consolidating", "uploading")
 _SYSTEM = "You are a helpful assistant in a terminal. Answer briefly and in the user's language."
 _HELP = """\
 /profile   show the whole profile
@@ -207,7 +207,7 @@ class Chat:
                 for turn in found.recent:
                     if turn.turn_id == turn_id and turn.outcome is not None:
                         return turn
-                if not noticed and found.stage in _UPDATING:
+                if not noticed and (found.stage or "").startswith(_UPDATING):
                     noticed = True
                     status.update(NOTICE)
                     if not self._console.is_terminal:

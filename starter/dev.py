@@ -112,8 +112,8 @@ class LocalStack:
             if isinstance(result, BaseException):
                 raise result
 
-        store_settings = own_store.settings if own_store else {}
-        flag = {} if "feature_flag" in asked.model_fields_set else {"feature_flag": True}
+        store_settings: dict[str, Any] = own_store.settings if own_store else {}
+        flag: dict[str, Any] = {} if "feature_flag" in asked.model_fields_set else {"feature_flag": True}
         self.settings = load_settings(data_dir=self.data_dir, **{**flag, **store_settings, **self._asked()})
         self._progress("checking the stores and starting the worker")
         self.client = await connect(self.settings, address=temporal.address, namespace=temporal.namespace)
@@ -143,7 +143,7 @@ class LocalStack:
         if not self._throw_away:
             return self._overrides
         # Nothing that the environment names is written to or told by a demo.
-        alone = {
+        alone: dict[str, Any] = {
             "database_url": f"sqlite:///{self.data_dir / 'afterturn.db'}",
             "spool_path": None,
             "notice_webhook_url": None,

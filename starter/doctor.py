@@ -17,7 +17,7 @@ from memory.model.errors import AfterturnError, InvalidInput, InvalidSettings, M
 from memory.model.names import MODEL_TASK_QUEUE, SEARCH_ATTRIBUTES, SWEEP_SCHEDULE_ID, TASK_QUEUE
 from memory.profiles import Profiles
 from memory.settings import Settings, read_dev_file
-from memory.stores.objects import build_object_store
+from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
 from starter.spool import Spool
 from starter.temporal import connect, temporal_errors
@@ -160,7 +160,7 @@ class _Doctor:
         return f"{kind}, at the schema of this version"
 
     async def object_store(self) -> str:
-        store = build_object_store(self._settings)
+        store = MinioObjectStore.from_settings(self._settings)
         try:
             await Profiles(store, bucket_prefix=self._settings.bucket_prefix).check()
         finally:

@@ -60,10 +60,12 @@ def _explain(error: Exception) -> tuple[str, Exception, int]:
 
     if isinstance(error, AfterturnError):
         return error.message, error, EXIT_USAGE if isinstance(error, InvalidInput) else EXIT_FAILED
-    temporal = sys.modules.get("temporalio.service")
-    if temporal is not None and isinstance(error, temporal.RPCError):
-        status = error.status.name.lower().replace("_", " ")
-        return f"Temporal refused the request: {status}: {error.message}", error, EXIT_FAILED
+    if "temporalio.service" in sys.modules:
+        from temporalio.service import RPCError
+
+        if isinstance(error, RPCError):
+            status = error.status.name.lower().replace("_", " ")
+            return f"Temporal did not do it: {status}: {error.message}", error, EXIT_FAILED
     return f"unexpected {type(error).__name__}; run it again with --debug to see where", error, EXIT_FAILED
 
 

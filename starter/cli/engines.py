@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -51,13 +51,13 @@ def register(app: typer.Typer) -> None:
 
 
 @contextmanager
-def _steps(console: Console) -> Iterator[Callable[[str], None]]:
-    """Show what is being done: a spinner on a terminal, a line each elsewhere."""
+def _steps(console: Console) -> Generator[Callable[[str], None]]:
+    """Show what is being done on a terminal; elsewhere it would only be noise beside the one line that says what failed."""
     if console.is_terminal:
         with console.status("…") as status:
             yield lambda step: status.update(f"{step} …")
     else:
-        yield lambda step: console.print(f"{step} …", style="dim")
+        yield lambda _: None
 
 
 # ---------------------------------------------------------------------------------------------------------------------- dev
@@ -257,7 +257,7 @@ def _run_name() -> str:
 
 
 @contextmanager
-def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
+def _progress(console: Console, total: int) -> Generator[Callable[[], None]]:
     if not console.is_terminal:
         yield lambda: None
         return
@@ -281,7 +281,7 @@ def _show_how_to_look(console: Console, place: _Surroundings, report: DemoReport
 @asynccontextmanager
 async def _surroundings(
     state: State, settings: Settings, conversation: Conversation, model: str | None
-) -> AsyncIterator[_Surroundings]:
+) -> AsyncGenerator[_Surroundings]:
     from memory.settings import read_dev_file
 
     running = read_dev_file(settings.data_dir)

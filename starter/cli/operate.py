@@ -61,8 +61,9 @@ def status(
 
 
 async def _status(state: State, tenant: str, user: str, *, as_json: bool) -> None:
+    scope = scope_of(tenant, user)
     async with open_client(state.settings()) as client:
-        found = await client.status(scope_of(tenant, user))
+        found = await client.status(scope)
     if as_json:
         emit_json(found)
     else:

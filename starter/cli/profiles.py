@@ -55,8 +55,9 @@ def show(
 
 
 async def _show(state: State, tenant: str, user: str, version: int | None, *, as_json: bool) -> None:
+    scope = scope_of(tenant, user)
     async with open_client(state.settings()) as client:
-        profile = await client.get_profile(scope_of(tenant, user), version=version)
+        profile = await client.get_profile(scope, version=version)
     if as_json:
         emit_json(_view_json(profile))
     elif not profile.exists:
@@ -92,8 +93,9 @@ def history(
 
 
 async def _history(state: State, tenant: str, user: str, limit: int, *, as_json: bool) -> None:
+    scope = scope_of(tenant, user)
     async with open_client(state.settings()) as client:
-        versions = await client.history(scope_of(tenant, user), limit=limit)
+        versions = await client.history(scope, limit=limit)
     if as_json:
         emit_json(list(versions))
         return
@@ -124,8 +126,9 @@ def rollback(
 
 
 async def _rollback(state: State, tenant: str, user: str, to: int, *, as_json: bool) -> None:
+    scope = scope_of(tenant, user)
     async with open_client(state.settings()) as client:
-        result = await client.rollback(scope_of(tenant, user), to)
+        result = await client.rollback(scope, to)
     _report_write(result, as_json=as_json, done=f"version {to} is back as version {result.version}")
 
 
@@ -143,10 +146,9 @@ def edit(
 
 
 async def _edit(state: State, tenant: str, user: str, file: str | None, *, as_json: bool) -> None:
-    settings = state.settings()
     scope = scope_of(tenant, user)
     given = None if file is None else _read_body(file)
-    async with open_client(settings) as client:
+    async with open_client(state.settings()) as client:
         profile = await client.get_profile(scope)
         scratch: Path | None = None
         if given is None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
 
 
 @asynccontextmanager
-async def _tables(state: State) -> AsyncIterator[tuple[Tables, Settings]]:
+async def _tables(state: State) -> AsyncGenerator[tuple[Tables, Settings]]:
     """The database, checked to be at the schema of this code."""
     from memory.stores.tables import build_tables
 
@@ -114,6 +114,7 @@ async def _space_set(state: State, tenant: str, space: str, values: list[str], *
     from memory.model.directory import SpaceSettings
 
     changes = _changes(values)
+    _checked({name: value for name, value in changes.items() if value is not None})
     async with _tables(state) as (tables, _):
         stored = await tables.directory.space(tenant, space)
         merged = (stored or SpaceSettings()).model_dump(exclude_unset=True) | changes

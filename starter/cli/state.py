@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,10 +110,17 @@ async def until_signalled() -> None:
 
 
 @asynccontextmanager
-async def open_client(settings: Settings) -> AsyncIterator[MemoryClient]:
+async def open_client(settings: Settings) -> AsyncGenerator[MemoryClient]:
     """The client that an orchestrator would hold."""
+    from memory.model.errors import InvalidSettings
+    from memory.settings import read_dev_file
     from starter.client import MemoryClient
 
+    if not settings.object_store_access_key.get_secret_value() and not read_dev_file(settings.data_dir):
+        raise InvalidSettings(
+            f"no `afterturn dev` runs in {settings.data_dir.absolute()}: start it, or name the servers "
+            "(AFTERTURN_OBJECT_STORE_ENDPOINT, …_ACCESS_KEY, …_SECRET_KEY, AFTERTURN_DATABASE_URL, TEMPORAL_ADDRESS)"
+        )
     client = MemoryClient.from_settings(settings)
     try:
         yield client
@@ -122,7 +129,7 @@ async def open_client(settings: Settings) -> AsyncIterator[MemoryClient]:
 
 
 @asynccontextmanager
-async def open_log(settings: Settings) -> AsyncIterator[EventLog]:
+async def open_log(settings: Settings) -> AsyncGenerator[EventLog]:
     """The turn ledger."""
     from memory.stores.tables import build_tables
 
