@@ -11,7 +11,7 @@ from string import Template
 from memory.model.directory import MAX_BUDGET_TOKENS, ConsolidationMode
 from memory.model.edits import EDITS_SCHEMA, number_bullets
 from memory.model.loss_guard import Loss
-from memory.model.profile import Profile, render_body
+from memory.model.profile import TITLE, Profile, render_body
 from memory.model.redaction import redact
 from memory.model.transcript import clean_text, quote_block, quote_turns, shorten_middle, stamp
 from memory.model.turn import Turn
@@ -36,7 +36,7 @@ def gate_request(profile: Profile, turns: Sequence[Turn], *, reasoning: bool, ti
     return ChatRequest(
         stage="gate",
         system=(PromptPart(prompt_text("gate"), cacheable=True),),
-        messages=_messages(render_body(profile), turns, ""),
+        messages=_messages(_untitled(profile), turns, ""),
         max_output_tokens=GATE_OUTPUT_TOKENS + (REASONING_TOKENS if reasoning else 0),
         timeout_s=timeout_s,
     )
@@ -68,7 +68,7 @@ def consolidate_request(
     return ChatRequest(
         stage="consolidate",
         system=(PromptPart(task, cacheable=True),),
-        messages=_messages(number_bullets(profile) if edits else render_body(profile), turns, ask),
+        messages=_messages(number_bullets(profile) if edits else _untitled(profile), turns, ask),
         max_output_tokens=room + (REASONING_TOKENS if reasoning else 0),
         timeout_s=timeout_s,
         schema=EDITS_SCHEMA if edits else None,
@@ -108,7 +108,7 @@ def condense_request(profile: Profile, *, target_tokens: int, timeout_s: float, 
             ChatMessage(
                 "user",
                 (
-                    PromptPart(quote_block("profile", render_body(profile)), cacheable=True),
+                    PromptPart(quote_block("profile", _untitled(profile)), cacheable=True),
                     PromptPart(f"\n\nAt most {target_tokens} tokens."),
                 ),
             ),
@@ -120,7 +120,7 @@ def condense_request(profile: Profile, *, target_tokens: int, timeout_s: float, 
 
 def scrub_request(profile: Profile, *, timeout_s: float, reasoning: bool = False) -> ChatRequest:
     """The privacy pass over a changed profile: CLEAN, or the profile without other people and secrets."""
-    block = quote_block("profile", render_body(profile))
+    block = quote_block("profile", _untitled(profile))
     return ChatRequest(
         stage="scrub",
         system=(PromptPart(prompt_text("scrub"), cacheable=True),),
@@ -140,6 +140,10 @@ def memory_section(body: str) -> str:
     if not _BODY_LINE.search(body):
         return ""
     return f"{prompt_text('memory_section')}\n\n{body}"
+
+
+def _untitled(profile: Profile) -> str:
+    return render_body(profile).removeprefix(f"# {TITLE}").strip()
 
 
 def _messages(profile_text: str, turns: Sequence[Turn], ask: str) -> tuple[ChatMessage, ...]:

@@ -1,0 +1,93 @@
+"""Misbehaviour of the simulated model: which fault strikes which call.
+
+A plan is written ``name=rate,…``, for instance ``rate_limited=0.1,empty=0.02``; at most one fault strikes a call. The draw is made
+from the seed, the request's text and how often this text was asked before, so it does not depend on what runs beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from memory.model.errors import InvalidInput
+
+FAULTS: Mapping[str, str] = {
+    "rate_limited": "429 without Retry-After",
+    "rate_limited_retry_after": "429 that asks to wait",
+    "server_error": "500",
+    "timeout": "no reply within the time-out",
+    "rejected": "400; the same request fails again",
+    "refused": "the provider declines to answer",
+    "empty": "a reply without text",
+    "truncated": "a reply cut off at the output limit, and said to be so",
+    "cut_silently": "a reply cut off that claims to be complete",
+    "fenced": "a code fence around the reply",
+    "think": "a leaked <think> block before the reply",
+    "think_unterminated": "a leaked <think> block that never ends",
+    "malformed": "prose instead of the reply",
+    "dropped_section": "a profile without its second half",
+    "preamble": "prose before the reply and after it",
+    "titled": "frontmatter and a title before the reply",
+}
+"""Every fault by name, with what it looks like."""
+
+_PAIR = re.compile(r"\s*([a-z_]+)\s*=\s*([0-9.eE+-]+)\s*")
+_SCALE = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPlan:
+    """Rates (0 to 1, in sum at most 1) by name, and the seed."""
+
+    rates: tuple[tuple[str, float], ...]
+    seed: int
+
+    @classmethod
+    def parse(cls, text: str, seed: int) -> FaultPlan:
+        """Raises InvalidInput that names the unknown fault or the wrong rate."""
+        rates: dict[str, float] = {}
+        for piece in filter(str.strip, text.split(",")):
+            pair = _PAIR.fullmatch(piece)
+            if pair is None:
+                raise InvalidInput(f"simulated faults: {piece.strip()[:60]!r} is not name=rate")
+            name = pair[1]
+            if name not in FAULTS:
+                raise InvalidInput(f"simulated faults: unknown fault {name[:60]!r}; known: {', '.join(FAULTS)}")
+            if name in rates:
+                raise InvalidInput(f"simulated faults: {name} is given twice")
+            rates[name] = _rate(name, pair[2])
+        if sum(rates.values()) > 1 + 1e-9:
+            raise InvalidInput(f"simulated faults: the rates add up to {sum(rates.values()):g}, more than 1")
+        return cls(tuple(rates.items()), seed)
+
+    def draw(self, request: bytes, attempt: int) -> str | None:
+        """The fault that strikes this attempt (0 at first) at this request, or None."""
+        if not self.rates:
+            return None
+        share = _unit(self.seed, b"fault", request, attempt)
+        for name, rate in self.rates:
+            share -= rate
+            if share < 0:
+                return name
+        return None
+
+    def share(self, request: bytes, attempt: int) -> float:
+        """A second number in [0, 1) for this attempt, for instance where to cut."""
+        return _unit(self.seed, b"share", request, attempt)
+
+
+def _rate(name: str, text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        raise InvalidInput(f"simulated faults: the rate of {name} is not a number") from None
+    if not 0 <= rate <= 1:
+        raise InvalidInput(f"simulated faults: the rate of {name} is {rate:g}; it must be from 0 to 1")
+    return rate
+
+
+def _unit(seed: int, purpose: bytes, request: bytes, attempt: int) -> float:
+    digest = hashlib.blake2b(b"%d|%s|%d|" % (seed, purpose, attempt) + request, digest_size=8).digest()
+    return (int.from_bytes(digest, "big") >> 11) / _SCALE
