@@ -16,7 +16,7 @@ from memory.model.errors import MalformedOutput
 from memory.model.headings import read_heading
 from memory.model.profile import EMPTY_MARK, SECTIONS, Bullet, Profile, clean_line
 from memory.model.recent import stamp_recent_topics
-from memory.model.reply import NOOP, Noop, find_json, parse_gate
+from memory.model.reply import NOOP, Noop, find_json, is_placeholder, parse_gate
 
 MAX_EDITS = 100
 MAX_TEXT_CHARS = 2000
@@ -164,9 +164,10 @@ def _text_of(given: dict[str, Any], name: str, *keys: str) -> str:
 
 
 def _bullet_text(text: str) -> str:
-    """One line, without the bullet mark and the number that a model may put before it."""
+    """One line, without the bullet mark and the number that a model may put before it; "" for the blank of a form ("…")."""
     line = re.sub(r"^(?:[-*+•]\s+)+", "", clean_line(text))
-    return clean_line(re.sub(rf"^{_NUMBER.pattern}:\s+", "", line))
+    line = clean_line(re.sub(rf"^(?:{_NUMBER.pattern}):\s+", "", line))
+    return "" if is_placeholder(line) else line
 
 
 def _read_number(text: str) -> Number | None:

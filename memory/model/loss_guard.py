@@ -80,16 +80,16 @@ _TOPICS: dict[str, re.Pattern[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Why a rewrite was refused. ``lost`` of ``guarded`` bullets (sub-bullets count) are gone without an explanation."""
+    """Why a rewrite was refused. ``lost`` of ``total`` bullets (sub-bullets count) are gone without an explanation."""
 
     lost: int
-    guarded: int
+    total: int
     bullets: tuple[str, ...] = field(repr=False)
     """The texts of the lost bullets, for the explanation to the model; never for logs."""
 
     @property
     def fraction(self) -> float:
-        return self.lost / self.guarded
+        return self.lost / self.total
 
 
 def find_loss(old: Profile, new: Profile, turn_text: str, *, max_lost_fraction: float, min_bullets: int) -> Loss | None:

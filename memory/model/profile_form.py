@@ -19,24 +19,27 @@ MARK = re.compile(r"<!--\s*truncated\s+to\s+fit\s+memory\s+budget\s*-->", re.IGN
 EMPTY = re.compile(r"[_*]*\(empty\)[_*]*\.?", re.IGNORECASE)
 RULE_CHARS = frozenset("-*_+ ")
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ufeff]")
-_SURROGATES = re.compile("[\ud800-\udfff]")
+_ODD = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ufeff\ud800-\udfff]")
 
 
 def clean_text(text: str) -> str:
     """Without NUL and other control characters and byte order marks; a lone surrogate becomes U+FFFD."""
-    if _SURROGATES.search(text):
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if _ODD.search(text) is None:
+        return text
+    # Through UTF-16 two surrogates that make a character become that character.
+    text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return _CONTROLS.sub("", text)
 
 
 def clean_line(text: str) -> str:
     """The text as one line: white space runs are one space, marks of the file format are gone; "" when no text is left."""
     line = " ".join(clean_text(text).split())
-    if "truncated to fit" in line.casefold():
+    if "<!--" in line:
         for _ in range(3):
             line = " ".join(MARK.sub(" ", line).split())
+        # Marks inside marks inside marks: the rest is broken so that none can come together.
         line = MARK.sub("< !-- truncated to fit memory budget -->", line)
-    if RULE_CHARS.issuperset(line) or EMPTY.fullmatch(line):
+    if RULE_CHARS.issuperset(line) or ("(" in line and EMPTY.fullmatch(line)):
         return ""
     return line
 

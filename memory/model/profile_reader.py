@@ -169,6 +169,8 @@ def _is_mark(text: str) -> bool:
 
 
 def _indent(line: str) -> int:
+    if not line[0].isspace():
+        return 0
     head = line[: len(line) - len(line.lstrip())]
     return len(head.expandtabs(4)) if "\t" in head else len(head)
 

@@ -245,17 +245,18 @@ def _ends_profile(text: str) -> bool:
 def _without_placeholders(profile: Profile) -> Profile:
     """Without bullets that only say that there is nothing ("None", "[Name]"), and without the truncation mark."""
     rows = (
-        tuple(Bullet("" if _is_placeholder(bullet.text) else bullet.text, _real(bullet.children)) for bullet in bullets)
+        tuple(Bullet("" if is_placeholder(bullet.text) else bullet.text, _real(bullet.children)) for bullet in bullets)
         for bullets in profile.sections
     )
     return Profile(tuple(rows))
 
 
 def _real(texts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(text for text in texts if not _is_placeholder(text))
+    return tuple(text for text in texts if not is_placeholder(text))
 
 
-def _is_placeholder(text: str) -> bool:
+def is_placeholder(text: str) -> bool:
+    """Whether a bullet only says that there is nothing, or repeats the blank of a form."""
     plain = text.strip(" *_()`")
     if _PLACEHOLDER.fullmatch(plain):
         return True
