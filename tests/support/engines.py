@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -20,9 +21,17 @@ LOCAL = "local"
 TIME_SKIPPING = "time-skipping"
 
 
+def _environment(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if text in {LOCAL, TIME_SKIPPING} or (host and port.isdigit()):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is none of {LOCAL}, {TIME_SKIPPING}, HOST:PORT")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--workflow-environment",
+        type=_environment,
         default=LOCAL,
         metavar=f"{LOCAL}|{TIME_SKIPPING}|HOST:PORT",
         help="the Temporal of workflow tests: an own development server (default), the time-skipping one, or a running one",
@@ -103,8 +112,6 @@ async def workflow_environment(request: pytest.FixtureRequest) -> AsyncIterator[
     if chosen == LOCAL:
         server: TemporalServer = request.getfixturevalue("temporal_server")
         chosen = server.address
-    elif ":" not in chosen:
-        raise pytest.UsageError(f"--workflow-environment: {chosen!r} is none of {LOCAL}, {TIME_SKIPPING}, HOST:PORT")
     yield WorkflowEnvironment.from_client(await Client.connect(chosen, data_converter=pydantic_data_converter))
 
 
