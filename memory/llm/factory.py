@@ -98,13 +98,16 @@ class SimulatedProvider:
         from memory.llm.simulated import SimulatedModel
 
         settings = self._settings
-        return SimulatedModel(
-            name,
-            settings.simulated_faults,
-            settings.simulated_seed,
-            settings.simulated_latency_ms,
-            counter_for("simulated", model),
-        )
+        try:
+            return SimulatedModel(
+                name,
+                settings.simulated_faults,
+                settings.simulated_seed,
+                settings.simulated_latency_ms,
+                counter_for("simulated", model),
+            )
+        except InvalidInput as error:
+            raise InvalidSettings(f"AFTERTURN_SIMULATED_FAULTS: {error.message}") from None
 
     async def aclose(self) -> None:
         pass
@@ -183,15 +186,19 @@ class _Access:
         if key is not None and not re.fullmatch(r"[!-~]*", key.get_secret_value().strip()):
             raise InvalidSettings(f"{key_name} has characters that no key has (blanks, line ends or beyond ASCII)")
         if self.base_url is not None:
-            try:
-                url = urlsplit(self.base_url)
-                usable = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
-            except ValueError:
-                usable = False
-            if usable and url.username is not None:
-                raise InvalidSettings(f"{url_name} holds a user or password: addresses are logged; use {key_name}")
-            if not usable:
-                raise InvalidSettings(f"{url_name} is not the address of a server: use http://host:port/… or https://…")
+            self._check_address(self.base_url)
+
+    def _check_address(self, address: str) -> None:
+        try:
+            url = urlsplit(address)
+            usable = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
+            has_user = url.username is not None
+        except ValueError:
+            usable = has_user = False
+        if has_user:
+            raise InvalidSettings(f"{self._url_name} holds a user or password: addresses are logged; use {self._key_name}")
+        if not usable:
+            raise InvalidSettings(f"{self._url_name} is not the address of a server: use http://host:port/… or https://…")
 
     @property
     def key(self) -> str:

@@ -79,6 +79,11 @@ def test_a_wrong_pattern_is_refused_at_start() -> None:
         models(reasoning_models="(")
 
 
+def test_wrong_faults_name_the_setting() -> None:
+    with pytest.raises(InvalidSettings, match=r"AFTERTURN_SIMULATED_FAULTS: .*typo"):
+        models(simulated_faults="typo=1").model("simulated")
+
+
 async def test_keys_are_nowhere_to_be_seen() -> None:
     made = models(openai_api_key=KEY, anthropic_api_key=KEY)
     for name in ("openai:gpt-4.1", "anthropic:claude"):
