@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from rich.table import Table
 
@@ -117,23 +117,24 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, 4)
     if isinstance(value, Mapping):
-        return {str(key): _rounded(one) for key, one in value.items()}
+        return {str(key): _rounded(one) for key, one in cast(Mapping[Any, Any], value).items()}
     if isinstance(value, list | tuple):
-        return [_rounded(one) for one in value]
+        return [_rounded(one) for one in cast(Sequence[Any], value)]
     return value
 
 
 def read_results(path: Path) -> list[dict[str, Any]]:
     """The rows of the last runs; none when there is no file. Raises BenchError for a file that is not ours."""
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content: Any = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
         raise BenchError(f"{path} cannot be read ({type(error).__name__}); remove it") from None
-    if not isinstance(content, list) or not all(isinstance(row, dict) and set(KEYS) <= set(row) for row in content):
+    rows: list[Any] = cast(list[Any], content) if isinstance(content, list) else [None]
+    if not all(isinstance(row, dict) and set(KEYS) <= set(cast(dict[str, Any], row)) for row in rows):
         raise BenchError(f"{path} is not a list of benchmark rows; remove it")
-    return content
+    return rows
 
 
 def write_results(path: Path, rows: Sequence[Mapping[str, Any]], *, order: Iterable[str]) -> list[dict[str, Any]]:
@@ -151,12 +152,12 @@ def write_results(path: Path, rows: Sequence[Mapping[str, Any]], *, order: Itera
 
 def results_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(title="afterturn bench", title_justify="left", header_style="bold")
-    table.add_column("measure")
-    table.add_column("value", justify="right")
-    table.add_column("reach", justify="right")
+    table.add_column("measure", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("reach", justify="right", no_wrap=True)
     table.add_column("ok")
-    table.add_column("ours", justify="right")
-    table.add_column("theirs", justify="right")
+    table.add_column("ours", justify="right", no_wrap=True)
+    table.add_column("theirs", justify="right", no_wrap=True)
     table.add_column("compared with, notes", overflow="fold")
     marks = {True: "[green]yes[/]", False: "[red]NO[/]", None: "–"}
     for row in rows:

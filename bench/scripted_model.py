@@ -7,7 +7,6 @@ a token counter it counts what it was sent and what it said, and what a provider
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -30,18 +29,18 @@ CACHE_MINIMUM: Final = 1024
 _PROFILE = re.compile(r"<profile>\n(.*?)\n?</profile>", re.DOTALL)
 _TURN_TIME = re.compile(r"^Turn (\d{4}-\d{2}-\d{2} \d{2}:\d{2} UTC)$", re.MULTILINE)
 _EXCHANGE = "<exchange>"
-_WORDS: Final = (
-    "team budget launch quarter report customer design review garden market railway printer harbour museum teacher engine "
-    "contract window station mountain coffee planning morning answer short longer detail summary project workshop winter "
-    "summer language reading writing weekly yearly steady careful quick quiet bright simple direct formal early late often "
-    "usually prefers manages builds repairs studies teaches collects compares measures delivers before after during without "
-    "beside around between"
-).split()
+_WORDS: Final = """
+team budget launch quarter report customer design review garden market railway printer harbour museum teacher engine
+contract window station mountain coffee planning morning answer short longer detail summary project workshop winter
+summer language reading writing weekly yearly steady careful quick quiet bright simple direct formal early late often
+usually prefers manages builds repairs studies teaches collects compares measures delivers before after during without
+beside around between split
+"""
 
 
 def bullet_text(number: int, seed: int = 0) -> str:
     """The text of bullet ``number``: about fifteen words, the same for the same seed, no two alike."""
-    chosen = random.Random(f"{seed}:{number}").sample(_WORDS, BULLET_WORDS - 1)
+    chosen = random.Random(f"{seed}:{number}").sample(_WORDS.split(), BULLET_WORDS - 1)
     return " ".join([chosen[0].capitalize(), *chosen[1:], f"no{number}"])
 
 
@@ -97,9 +96,18 @@ class PromptCache:
                 break
             equal += ours[0]
             marked_text = equal if ours[1] else marked_text
-        prefix = os.path.commonprefix(["".join(text for text, _ in parts), "".join(text for text, _ in before)])
+        prefix = _common("".join(text for text, _ in parts), "".join(text for text, _ in before))
         by_mark, by_prefix = self._counter.count(marked_text), self._counter.count(prefix)
         return by_mark, by_prefix, by_prefix if by_prefix >= CACHE_MINIMUM else 0
+
+
+def _common(one: str, other: str) -> str:
+    """The longest text with which both begin."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
+    return one[:low]
 
 
 class ScriptedModel(ChatModel):

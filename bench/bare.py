@@ -1,0 +1,31 @@
+"""What the product's turns are measured against: a workflow of four empty regular activities, and nothing else."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import activity, workflow
+
+BARE_QUEUE = "bench-bare"
+UNWORKED_QUEUE = "bench-nobody"
+"""No worker polls it: only the server's part of a start is paid."""
+BARE_WORKFLOW = "BareWorkflow"
+WAKE = "wake"
+ACTIVITIES = 4
+
+
+@activity.defn(name="nothing")
+async def nothing() -> None:
+    """Takes nothing, does nothing, gives nothing."""
+
+
+@workflow.defn(name=BARE_WORKFLOW)
+class BareWorkflow:
+    @workflow.run
+    async def run(self) -> None:
+        for _ in range(ACTIVITIES):
+            await workflow.execute_activity("nothing", start_to_close_timeout=timedelta(seconds=60))
+
+    @workflow.signal(name=WAKE)
+    def wake(self) -> None:
+        """For signal-with-start; the run does not wait for it."""
