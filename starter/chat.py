@@ -21,10 +21,11 @@ from memory.model.turn import Outcome, Turn
 from memory.ports import ChatMessage, ChatRequest, ModelProvider, PromptPart, TurnSummary
 from memory.prompts import memory_section
 from memory.settings import Settings
+from starter.cli.demo_view import diff_style
 from starter.cli.output import safe_text
 from starter.client import MemoryClient
-from starter.demo import unified
-from starter.views import LoadedMemory, ReceiptStatus
+from starter.demo import NOT_RECORDED, unified
+from starter.views import LoadedMemory
 
 NOTICE = "🧠 Updating context memory…"
 SIMULATED_ANSWER = (
@@ -154,7 +155,7 @@ class Chat:
             allow_user_memory=True,
         )
         receipt = await self._client.after_answer(self._scope, turn)
-        if receipt.status is not ReceiptStatus.RECORDED:
+        if receipt.status in NOT_RECORDED:
             self._print(f"memory: {receipt.status.value}: {receipt.reason or ', '.join(receipt.reasons)}", "yellow")
             return
         done = await self._settled(turn.turn_id)
@@ -222,7 +223,7 @@ class Chat:
         profile = await self._client.get_profile(self._scope)
         self._print(f"profile v{profile.version}", "dim")
         for line in unified(before, profile.body):
-            self._print(f"  {line}", "green" if line.startswith("+") else "red")
+            self._print(f"  {line}", diff_style(line))
 
 
 async def typed_lines(descriptor: int = 0) -> AsyncIterator[str]:

@@ -149,6 +149,9 @@ class LocalStack:
             "notice_webhook_url": None,
             "feature_flag": True,
             "bucket_prefix": "demo",
+            # Nobody waits for an answer here: a first turn on a busy machine must not go by way of the spool.
+            "load_budget_ms": 5_000,
+            "after_answer_budget_ms": 10_000,
         }
         return {**alone, **self._overrides}
 

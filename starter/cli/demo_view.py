@@ -54,9 +54,13 @@ def show_turn(console: Console, report: TurnReport, total: int) -> None:
     for who, said in (("user", report.user_text), ("assistant", report.assistant_text)):
         console.print(Text(f"  {who:<9} {_shown(said)}", style="dim" if who == "assistant" else ""))
     for line in report.diff:
-        console.print(Text(f"    {safe_text(line)}", style="green" if line.startswith("+") else "red"))
+        console.print(Text(f"    {safe_text(line)}", style=diff_style(line)))
     if report.leaked:
         console.print(Text(f"  {report.leaked} secrets of this conversation stand in the profile", style="bold red"))
+
+
+def diff_style(line: str) -> str:
+    return {"+": "green", "-": "red"}.get(line[:1], "dim")
 
 
 def _shown(said: str | None) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.cli.output import emit_json, for_stdout, print_table, stderr, write
+from starter.cli.output import emit_json, for_stdout, print_table, safe_text, stderr, write
 from starter.cli.state import (
     DEFAULT_TENANT,
     DEFAULT_USER,
@@ -218,11 +218,12 @@ def _keep(scratch: Path | None, text: str, *, conflict: EditResult | None = None
     kept = scratch or _scratch_file(text)
     console = stderr()
     if conflict is not None and conflict.theirs is not None:
+        from starter.cli.demo_view import diff_style
         from starter.demo import unified
 
         console.print("the profile changed while you edited; nothing was overwritten. From the stored version (-) to yours (+):")
         for line in unified(conflict.theirs, text):
-            console.print(for_stdout(line), style="red" if line.startswith("-") else "green", markup=False)
+            console.print(safe_text(line), style=diff_style(line), markup=False)
     console.print(f"your text is in {kept}", markup=False)
 
 
