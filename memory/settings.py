@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import platformdirs
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -42,10 +41,6 @@ class Settings(BaseSettings):
 
     # stores
     data_dir: Path = Field(Path(".afterturn"), description="folder of the local engines, the spool and the default database")
-    cache_dir: Path = Field(
-        Path(platformdirs.user_cache_dir("afterturn", appauthor=False)),
-        description="folder for unpacked tokenizer tables",
-    )
     database_url: SecretStr | None = Field(
         None, description="SQLAlchemy URL, sqlite:///… or postgresql+psycopg://…; default: SQLite in the data folder"
     )

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import annotated_types
-import platformdirs
 from pydantic import AliasChoices, SecretStr
 from pydantic.fields import FieldInfo
 
@@ -54,16 +52,14 @@ def _row(name: str, field: FieldInfo) -> SettingRow:
         others = tuple(str(alias) for alias in field.validation_alias.choices if alias not in (name, own))
     return SettingRow(
         names=(own, *others),
-        default=_show_default(name, field.default),
+        default=_show_default(field.default),
         limits=_limits(field),
         description=field.description or "",
         secret="SecretStr" in str(field.annotation),
     )
 
 
-def _show_default(name: str, value: Any) -> str:
-    if name == "cache_dir" and value == Path(platformdirs.user_cache_dir("afterturn", appauthor=False)):
-        return "the user's cache folder"  # the table must not hold the path of the machine that made it
+def _show_default(value: Any) -> str:
     if isinstance(value, SecretStr):
         return value.get_secret_value()
     return "" if value is None else _show(value)

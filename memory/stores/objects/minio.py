@@ -7,7 +7,7 @@ ends within ``timeout_s``, waiting for a thread included; a hung server can hold
 from __future__ import annotations
 
 import asyncio
-import os
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -108,7 +108,7 @@ class MinioObjectStore:
             timeout=urllib3.Timeout(total=timeout_s),
             retries=False,
             cert_reqs="CERT_REQUIRED",
-            ca_certs=os.environ.get("SSL_CERT_FILE") or certifi.where(),
+            ca_certs=ssl.get_default_verify_paths().cafile or certifi.where(),
         )
         try:
             # With the region given, the SDK does not ask for the bucket's location first.
