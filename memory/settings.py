@@ -213,7 +213,7 @@ def dev_settings(data_dir: Path) -> dict[str, Any]:
 
 
 def read_dev_file(data_dir: Path) -> dict[str, Any]:
-    """The whole of ``dev.json`` (``pid``, ``temporal_address``, ``urls``, ``settings``); empty when there is none or it is stale."""
+    """The whole of ``dev.json`` (``pid``, ``temporal_address``, ``urls``, ``settings``); empty when there is none or it is old."""
     path = data_dir / DEV_FILE
     try:
         content = json.loads(path.read_text("utf-8"))
@@ -231,3 +231,9 @@ def editor_command(environ: Mapping[str, str] | None = None) -> str:
     """The user's editor as a command line: ``$VISUAL``, else ``$EDITOR``, else ``vi``."""
     environ = os.environ if environ is None else environ
     return environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip() or "vi"
+
+
+def temporal_environment() -> dict[str, str]:
+    """The variables of the SDK's own configuration (``TEMPORAL_*``, and what names the folder of ``temporal.toml``)."""
+    folders = {"HOME", "XDG_CONFIG_HOME", "APPDATA", "USERPROFILE"}
+    return {name: value for name, value in os.environ.items() if name.startswith("TEMPORAL_") or name in folders}

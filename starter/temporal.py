@@ -7,7 +7,6 @@ every Temporal tool. Where none of them names a server, that of a running ``afte
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -23,7 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from memory.model.errors import InvalidSettings, MemoryUnavailable
 from memory.model.names import SEARCH_ATTRIBUTES, SEARCH_TENANT, SEARCH_USER
 from memory.model.scope import Scope
-from memory.settings import Settings, read_dev_file
+from memory.settings import Settings, read_dev_file, temporal_environment
 
 DEFAULT_ADDRESS = "localhost:7233"
 DEFAULT_NAMESPACE = "default"
@@ -71,7 +70,7 @@ def connect_options(
     environ: Mapping[str, str] | None = None,
 ) -> ClientConnectConfig:
     """Where to connect to, and how. May hold keys: never log it. Raises InvalidSettings."""
-    environ = os.environ if environ is None else environ
+    environ = temporal_environment() if environ is None else environ
     chosen = address or any(environ.get(name) for name in ("TEMPORAL_ADDRESS", "TEMPORAL_PROFILE", "TEMPORAL_CONFIG_FILE"))
     dev = {} if chosen else read_dev_file(settings.data_dir)
     options: ClientConnectConfig

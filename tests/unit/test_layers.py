@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DRIVERS = {
     "openai", "anthropic", "minio", "urllib3", "sqlmodel", "sqlalchemy", "psycopg", "alembic", "qdrant_client", "httpx", "httpx2",
-    "requests", "tiktoken", "typer", "rich",
+    "requests", "tiktoken", "typer",
 }  # fmt: skip
 
 
