@@ -364,6 +364,9 @@ class MemoryClient:
 
     async def __aenter__(self) -> Self:
         self._start()
+        # About a second of work, once: better now than in the first user's answer.
+        if self._warming is not None:
+            await self._warming
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -46,6 +46,19 @@ class _Fitted:
     body: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Early:
+    """A read that was begun before it was known whether it is wanted."""
+
+    root: str
+    task: asyncio.Task[ProfileSnapshot]
+
+    def drop(self) -> None:
+        """Whatever comes of it, nobody asks."""
+        self.task.cancel()
+        self.task.add_done_callback(lambda task: None if task.cancelled() else task.exception())
+
+
 class Loader:
     """Reads profiles for turns. For one event loop; safe for many tasks."""
 
@@ -73,6 +86,7 @@ class Loader:
         self._known: OrderedDict[tuple[Scope, str, str, int], _Fitted] = OrderedDict()
         self._cuts = 0
         self._clash_told: OrderedDict[str, float] = OrderedDict()
+        self._roots: OrderedDict[Scope, str] = OrderedDict()
 
     # -------------------------------------------------------------------------------------------------------- enablement
 
@@ -108,15 +122,18 @@ class Loader:
         started = loop.time()
         deadline = started + self._settings.load_budget_ms / 1000 * (1 - MARGIN)
         notice_id: str | None = None
+        early: _Early | None = None
         try:
             enablement = self.rule_without_stores(scope, allow_user_memory=allow_user_memory)
             if enablement.active:
+                early = self._read_early(scope, deadline)
                 facts = await self._tables.call(lambda: self._directory.facts(scope, space_id), deadline=deadline)
                 enablement = self.rule(scope, facts, allow_user_memory=allow_user_memory, web_search=web_search)
                 if enablement.active:
                     notice_id = self._relay.started(scope)
-                    loaded = await self._read(scope, facts, language_model, deadline)
+                    loaded = await self._read(scope, facts, early, language_model, deadline)
                 else:
+                    self._roots.pop(scope, None)
                     self._tell_clash(scope, enablement, loop.time())
                     loaded = _off(enablement)
             else:
@@ -130,6 +147,8 @@ class Loader:
         except Exception as error:  # noqa: BLE001 - an answer never fails because of memory
             _log.error("load failed for %s/%s: %s", scope.tenant, scope.user, fault(error))
             loaded = LoadedMemory(reason=LoadReason.ERROR, detail=fault(error))
+        if early is not None:
+            early.drop()
         failed = loaded.reason not in (None, LoadReason.NO_PROFILE)
         self._relay.ended(scope, notice_id, failed=failed)
         if failed and loaded.reason is not LoadReason.OFF:
@@ -138,9 +157,26 @@ class Loader:
         active = loaded.active or notice_id is not None
         return replace(loaded, active=active, elapsed_ms=(loop.time() - started) * 1000)
 
-    async def _read(self, scope: Scope, facts: MemoryFacts, language_model: str | None, deadline: float) -> LoadedMemory:
+    def _read_early(self, scope: Scope, deadline: float) -> _Early | None:
+        """Read beside the question whether memory is on, for a user for whom it was on last time. Dropped when the answer is no."""
+        root = self._roots.get(scope)
+        return None if root is None else _Early(root, asyncio.create_task(self._read_stored(scope, root, deadline)))
+
+    async def _read_stored(self, scope: Scope, root: str, deadline: float) -> ProfileSnapshot:
+        return await self._objects.call(lambda: self._profiles.read(scope, root), deadline=deadline)
+
+    async def _read(
+        self, scope: Scope, facts: MemoryFacts, early: _Early | None, language_model: str | None, deadline: float
+    ) -> LoadedMemory:
         root = root_of(facts)
-        found = await self._objects.call(lambda: self._profiles.read(scope, root), deadline=deadline)
+        if early is not None and early.root == root:
+            found = await early.task
+        else:
+            found = await self._read_stored(scope, root, deadline)
+        self._roots[scope] = root
+        self._roots.move_to_end(scope)
+        if len(self._roots) > REMEMBERED:
+            self._roots.popitem(last=False)
         if not found.exists or found.document.profile.is_empty:
             return LoadedMemory(active=True, reason=LoadReason.NO_PROFILE, version=found.version, etag=found.etag, tokens=0)
         fitted = await self._fit(scope, found, self.counter(facts.space, language_model), facts.space.max_tokens, deadline)
