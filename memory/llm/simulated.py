@@ -32,7 +32,9 @@ Sleep = Callable[[float], Awaitable[None]]
 _PREAMBLE = "Sure! I read the exchange carefully. Here is what you asked for:\n\n"
 _AFTERWORD = "\n\nLet me know if you would like me to change anything else."
 _THOUGHT = "The user may have said something about themselves. UPDATE or NOOP? Let me look at the six sections again."
-_CLIENT = re.compile(r"\b(client|customer|patient|Kund(?:e|in)|Mandant(?:in)?|Patient(?:in)?)\s+(?:(?:Herr|Frau|Mr\.?|Mrs\.?|Ms\.?|Dr\.?)\s+)?[A-ZÄÖÜ]\w+(?:\s+[A-ZÄÖÜ]\w+)?")
+_CLIENT = re.compile(
+    r"\b(client|customer|patient|Kund(?:e|in)|Mandant(?:in)?|Patient(?:in)?)\s+(?:(?:Herr|Frau|Mr\.?|Mrs\.?|Ms\.?|Dr\.?)\s+)?[A-ZÄÖÜ]\w+(?:\s+[A-ZÄÖÜ]\w+)?"
+)
 _CONTACT = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}\.[\w.]{2,63}|\+\d[\d /()-]{7,20}\d")
 
 

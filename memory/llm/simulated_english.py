@@ -45,7 +45,8 @@ _NO_JOB = re.compile(
     re.IGNORECASE,
 )
 _DUE = re.compile(
-    r"\b(?:by|before|until|till|on|next|tomorrow|tonight|today|this)\b.{0,30}|\b(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday)\b", re.IGNORECASE
+    r"\b(?:by|before|until|till|on|next|tomorrow|tonight|today|this)\b.{0,30}|\b(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday)\b",
+    re.IGNORECASE,
 )
 _DEED = (
     r"(?:send|write|finish|call|prepare|submit|review|deliver|book|schedule|e-?mail|publish|draft|present|contact|order|buy|pay|file|"
@@ -127,7 +128,11 @@ _LANGUAGE = r"\b(?:in|to|speak)\s+(?-i:(?P<l>English|German|French|Spanish|Itali
 _SHAPES: tuple[tuple[str, str, str], ...] = (
     ("answer_length", r"\b(?:long|longer|detailed|in-depth|thorough|comprehensive|more detail)\b", "detailed"),
     ("answer_length", r"\b(?:short|shorter|brief|concise|terse|crisp|succinct|to the point)\b(?! paragraphs)", "short"),
-    ("answer_format", r"\b(?:no|without|not? use|avoid|stop using)\s+(?:any\s+)?(?:bullet points|bullets|lists)\b", "no bullet points"),
+    (
+        "answer_format",
+        r"\b(?:no|without|not? use|avoid|stop using)\s+(?:any\s+)?(?:bullet points|bullets|lists)\b",
+        "no bullet points",
+    ),
     ("answer_format", r"(?<!instead of )(?<!than )(?<!not )\b(?:bullet points|bullets|bulleted lists?)\b", "bullet points"),
     ("answer_format", r"(?<!instead of )(?<!than )(?<!not )\bshort paragraphs\b", "short paragraphs"),
     ("answer_format", r"(?<!instead of )(?<!than )(?<!not )\b(?<!short )(?:paragraphs|prose|full sentences)\b", "full sentences"),
@@ -155,14 +160,31 @@ def _shapes(match: re.Match[str], stamp: str) -> Iterator[Statement]:
 
 
 ENGLISH: tuple[Pattern, ...] = (
-    reworded("en", r"(?P<v>[^;!?\n]{2,120}?),?\s+(?:instead of|rather than|and not|not)\s+(?P<old>[^,;!?\n]{2,40}?)(?=[,;!?]|\.(?:\s|$)|$)"),
+    reworded(
+        "en",
+        r"(?P<v>[^;!?\n]{2,120}?),?\s+(?:instead of|rather than|and not|not)\s+(?P<old>[^,;!?\n]{2,40}?)(?=[,;!?]|\.(?:\s|$)|$)",
+    ),
     # identity
     custom("en", rf"\bmy\s+(?:full\s+)?name(?:\s+is|'s)\s+{_NAME}", _named),
-    custom("en", rf"(?:^|[!.,]\s*|\b(?:hi|hello|hey|there)\W+)(?:I'm|I\s+am|this\s+is)\s+{_NAME}(?=\s*(?:$|[.,!;]|and\b|from\b|-|\())", _named),
+    custom(
+        "en",
+        rf"(?:^|[!.,]\s*|\b(?:hi|hello|hey|there)\W+)(?:I'm|I\s+am|this\s+is)\s+{_NAME}(?=\s*(?:$|[.,!;]|and\b|from\b|-|\())",
+        _named,
+    ),
     fact("en", "called", rf"\b(?:(?:please\s+)?call\s+me|I\s+go\s+by)\s+{_NAME}"),
     gone("en", "remove", "employer", rf"\bI\s+(?:no\s+longer|don't|do\s+not)\s+work\s+(?:at|for|with)\s+{_V}"),
-    gone("en", "remove", "employer", rf"\bI(?:'ve|\s+have)?\s+{_ADV}(?:left|quit|resigned\s+from)\s+(?:my\s+job\s+at\s+)?(?P<v>(?-i:[A-Z])[^\n;!?,]{{1,60}}?){_END}"),
-    gone("en", "remove", "employer", r"\bI(?:'ve|\s+have)?\s+(?:just\s+)?(?:quit|lost|left)\s+my\s+job\b|\bI(?:'m|\s+am)\s+(?:now\s+)?(?:unemployed|between jobs|retired)\b"),
+    gone(
+        "en",
+        "remove",
+        "employer",
+        rf"\bI(?:'ve|\s+have)?\s+{_ADV}(?:left|quit|resigned\s+from)\s+(?:my\s+job\s+at\s+)?(?P<v>(?-i:[A-Z])[^\n;!?,]{{1,60}}?){_END}",
+    ),
+    gone(
+        "en",
+        "remove",
+        "employer",
+        r"\bI(?:'ve|\s+have)?\s+(?:just\s+)?(?:quit|lost|left)\s+my\s+job\b|\bI(?:'m|\s+am)\s+(?:now\s+)?(?:unemployed|between jobs|retired)\b",
+    ),
     gone("en", "remove", "place", rf"\bI\s+(?:no\s+longer|don't|do\s+not)\s+live\s+in\s+{_V}"),
     facts(
         "en",
@@ -172,10 +194,18 @@ ENGLISH: tuple[Pattern, ...] = (
     ),
     facts("en", rf"{_I}work\s+{_ADV}(?:at|for)\s+{_ORG}", employer="set"),
     facts("en", rf"{_AM}(?:working|employed)\s+(?:at|for|by)\s+{_ORG}", employer="set"),
-    facts("en", rf"{_HAVE}(?:joined|started\s+(?:working\s+)?at|been\s+hired\s+by|started\s+a\s+(?:new\s+)?job\s+at)\s+(?!the\b[^.]*\bteam){_ORG}", employer="set"),
+    facts(
+        "en",
+        rf"{_HAVE}(?:joined|started\s+(?:working\s+)?at|been\s+hired\s+by|started\s+a\s+(?:new\s+)?job\s+at)\s+(?!the\b[^.]*\bteam){_ORG}",
+        employer="set",
+    ),
     facts("en", rf"\bmy\s+(?:new\s+|current\s+)?(?:employer|company)\s+is\s+(?:now\s+)?{_ORG}", employer="set"),
     custom("en", rf"{_AM}(?:an?|the)\s+(?P<role>[^\n;!?,]{{2,60}}?)(?:\s+(?:at|for|with)\s+{_ORG}|{_END})", _role),
-    fact("en", "role", rf"\bmy\s+(?:new\s+|current\s+)?(?:role|job\s+title|title|position|job|profession)\s+is\s+(?:now\s+)?(?:an?\s+|the\s+)?{_V}"),
+    fact(
+        "en",
+        "role",
+        rf"\bmy\s+(?:new\s+|current\s+)?(?:role|job\s+title|title|position|job|profession)\s+is\s+(?:now\s+)?(?:an?\s+|the\s+)?{_V}",
+    ),
     fact("en", "role", rf"\bI(?:'ve|\s+have|\s+was|'ve\s+been|\s+have\s+been|\s+got)\s+{_ADV}promoted\s+to\s+{_V}"),
     fact("en", "team", rf"{_AM}(?:on|in|part\s+of)\s+the\s+(?P<v>[\w&/ -]{{2,40}}?)\s+(?:team|department|squad)\b"),
     fact("en", "team", rf"\bmy\s+(?:new\s+)?team\s+is\s+(?:now\s+)?(?:called\s+)?(?:the\s+)?{_V}"),
@@ -187,12 +217,34 @@ ENGLISH: tuple[Pattern, ...] = (
     fact("en", "time_zone", rf"{_AM}(?:on|in)\s+(?:the\s+)?(?P<v>[A-Za-z+/0-9:_-]{{2,40}})\s+time(?:\s?zone)?\b"),
     fact("en", "native", rf"\bmy\s+(?:native|first)\s+language\s+is\s+{_V}|\bmy\s+mother\s+tongue\s+is\s+(?P<v2>\w+)"),
     fact("en", "speaks", rf"{_I}(?:can\s+)?speak\s+(?:fluent\s+)?(?P<v>(?-i:[A-Z])[^\n;!?]{{1,80}}?){_LIST_END}", action="add"),
-    gone("en", "remove", "likes", rf"\bI\s+(?:no\s+longer|don't|do\s+not)\s+(?:really\s+)?(?:like|love|enjoy)\s+{_V}(?:\s+any\s?more)?"),
-    likes("en", rf"\bI\s+(?:really\s+)?(?:don't|do\s+not)\s+(?:really\s+)?(?:like|enjoy)\s+(?!it\b|that\b|this\b|the way\b|how\b){_LIST}", negative=True),
-    likes("en", rf"{_I}(?:really\s+|absolutely\s+)?(?:hate|dislike|can't\s+stand|detest)\s+(?!it\b|that\b|this\b|when\b|how\b){_LIST}", negative=True),
-    likes("en", rf"{_I}(?:really\s+|absolutely\s+)?(?:like|love|enjoy|adore)\s+(?!it\b|that\b|this\b|the\s+(?:idea|way|sound)\b|your\b|how\b|to\s+(?:know|see|have)\b){_LIST}", negative=False),
-    favourite("en", rf"\bmy\s+(?:new\s+|all-time\s+)?favou?rite\s+(?P<thing>[\w -]{{2,40}}?)\s+(?:is|are)\s+(?:now\s+|actually\s+)?{_V}"),
-    favourite("en", r"(?:^|[,.;]\s*)(?P<v>[^\n;!?,.]{2,50}?)\s+(?:is|are)\s+(?:now\s+)?my\s+(?:new\s+)?favou?rite\s+(?P<thing>[\w -]{2,40})"),
+    gone(
+        "en",
+        "remove",
+        "likes",
+        rf"\bI\s+(?:no\s+longer|don't|do\s+not)\s+(?:really\s+)?(?:like|love|enjoy)\s+{_V}(?:\s+any\s?more)?",
+    ),
+    likes(
+        "en",
+        rf"\bI\s+(?:really\s+)?(?:don't|do\s+not)\s+(?:really\s+)?(?:like|enjoy)\s+(?!it\b|that\b|this\b|the way\b|how\b){_LIST}",
+        negative=True,
+    ),
+    likes(
+        "en",
+        rf"{_I}(?:really\s+|absolutely\s+)?(?:hate|dislike|can't\s+stand|detest)\s+(?!it\b|that\b|this\b|when\b|how\b){_LIST}",
+        negative=True,
+    ),
+    likes(
+        "en",
+        rf"{_I}(?:really\s+|absolutely\s+)?(?:like|love|enjoy|adore)\s+(?!it\b|that\b|this\b|the\s+(?:idea|way|sound)\b|your\b|how\b|to\s+(?:know|see|have)\b){_LIST}",
+        negative=False,
+    ),
+    favourite(
+        "en", rf"\bmy\s+(?:new\s+|all-time\s+)?favou?rite\s+(?P<thing>[\w -]{{2,40}}?)\s+(?:is|are)\s+(?:now\s+|actually\s+)?{_V}"
+    ),
+    favourite(
+        "en",
+        r"(?:^|[,.;]\s*)(?P<v>[^\n;!?,.]{2,50}?)\s+(?:is|are)\s+(?:now\s+)?my\s+(?:new\s+)?favou?rite\s+(?P<thing>[\w -]{2,40})",
+    ),
     custom("en", rf"{_I}(?:would\s+)?prefer\s+{_LIST}", _prefers),
     # how to answer
     custom(
@@ -209,16 +261,49 @@ ENGLISH: tuple[Pattern, ...] = (
         rf"{_I}(?:would\s+)?(?:prefer|like|love|want|need|appreciate)\s+(?P<v>(?=[^\n;?!]{{0,100}}(?:{_ABOUT_ANSWERS.pattern}))[^\n;?!]{{2,160}})",
         _shapes,
     ),
-    custom("en", r"(?P<v>\b(?:long|longer|short|shorter|detailed|brief)\s+(?:answers|replies|responses|explanations)\s+(?:are\s+(?:fine|better|best|good)|please))", _shapes),
+    custom(
+        "en",
+        r"(?P<v>\b(?:long|longer|short|shorter|detailed|brief)\s+(?:answers|replies|responses|explanations)\s+(?:are\s+(?:fine|better|best|good)|please))",
+        _shapes,
+    ),
     # work
-    custom("en", r"\bI(?:'ve|\s+have)?\s*(?:was|were|am|'m|been)?\s*(?:just\s+|now\s+)?(?:reassigned|moved|switched|transferred|assigned)\s+(?:from\s+[^\n,;.]{1,60}?\s+)?to\s+(?:the\s+)?"
-           r"(?P<v>[\w&/ -]{2,50}?)\s+(?P<kind>team|project|department|squad)\b", _moved),
-    gone("en", "remove", "project", rf"\bI(?:'m|\s+am)\s+no\s+longer\s+(?:working\s+)?on\s+{_V}|\bI\s+(?:no\s+longer|don't|do\s+not)\s+work\s+on\s+(?P<v2>[^\n;!?,]{{2,80}}?){_END}"),
-    fact("en", "project", rf"\bI(?:'m|\s+am)\s+now\s+working\s+on\s+(?!it\b|this\b|that\b|a\s+(?:bug|script|function|query)\b){_V}", action="replace"),
-    fact("en", "project", rf"\bmy\s+(?:new\s+project\s+is|project\s+is\s+now|current\s+project\s+is(?:\s+now)?)\s+{_V}", action="replace"),
-    fact("en", "project", rf"{_AM}working\s+{_ADV}on\s+(?!it\b|this\b|that\b|an?\s+(?:bug|script|function|query)\b){_V}", action="add"),
+    custom(
+        "en",
+        r"\bI(?:'ve|\s+have)?\s*(?:was|were|am|'m|been)?\s*(?:just\s+|now\s+)?(?:reassigned|moved|switched|transferred|assigned)\s+(?:from\s+[^\n,;.]{1,60}?\s+)?to\s+(?:the\s+)?"
+        r"(?P<v>[\w&/ -]{2,50}?)\s+(?P<kind>team|project|department|squad)\b",
+        _moved,
+    ),
+    gone(
+        "en",
+        "remove",
+        "project",
+        rf"\bI(?:'m|\s+am)\s+no\s+longer\s+(?:working\s+)?on\s+{_V}|\bI\s+(?:no\s+longer|don't|do\s+not)\s+work\s+on\s+(?P<v2>[^\n;!?,]{{2,80}}?){_END}",
+    ),
+    fact(
+        "en",
+        "project",
+        rf"\bI(?:'m|\s+am)\s+now\s+working\s+on\s+(?!it\b|this\b|that\b|a\s+(?:bug|script|function|query)\b){_V}",
+        action="replace",
+    ),
+    fact(
+        "en",
+        "project",
+        rf"\bmy\s+(?:new\s+project\s+is|project\s+is\s+now|current\s+project\s+is(?:\s+now)?)\s+{_V}",
+        action="replace",
+    ),
+    fact(
+        "en",
+        "project",
+        rf"{_AM}working\s+{_ADV}on\s+(?!it\b|this\b|that\b|an?\s+(?:bug|script|function|query)\b){_V}",
+        action="add",
+    ),
     fact("en", "project", rf"{_I}work\s+{_ADV}on\s+(?!it\b|this\b|that\b|from\b){_V}", action="add"),
-    fact("en", "project", rf"\bwe(?:'re|\s+are)\s+{_ADV}(?:building|developing|working\s+on)\s+(?!it\b|this\b|that\b){_V}", action="add"),
+    fact(
+        "en",
+        "project",
+        rf"\bwe(?:'re|\s+are)\s+{_ADV}(?:building|developing|working\s+on)\s+(?!it\b|this\b|that\b){_V}",
+        action="add",
+    ),
     fact("en", "project", rf"\bmy\s+(?:main\s+)?project\s+is\s+(?:called\s+)?{_V}", action="add"),
     fact("en", "goal", rf"\b(?:my|our)\s+(?:main\s+|current\s+)?goal\s+(?:this\s+\w+\s+)?is\s+(?:to\s+)?{_LIST}", action="add"),
     fact(
@@ -238,25 +323,89 @@ ENGLISH: tuple[Pattern, ...] = (
     ),
     # skills
     gone("en", "remove_like", "knows", rf"\bI\s+(?:no\s+longer\s+use|don't\s+use)\s+{_V}(?:\s+any\s?more)?"),
-    fact("en", "knows", rf"{_I}know\s+(?:how\s+to\s+)?(?!that\b|what\b|how\b|why\b|who\b|where\b|it\b|you\b|this\b|him\b|her\b|them\b|nothing\b|a\s+lot\b|about\b|of\b|the\b|my\b|if\b|i\b){_LIST}", action="add"),
+    fact(
+        "en",
+        "knows",
+        rf"{_I}know\s+(?:how\s+to\s+)?(?!that\b|what\b|how\b|why\b|who\b|where\b|it\b|you\b|this\b|him\b|her\b|them\b|nothing\b|a\s+lot\b|about\b|of\b|the\b|my\b|if\b|i\b){_LIST}",
+        action="add",
+    ),
     fact("en", "knows", rf"\bI\s+can\s+(?:program|code|write\s+code)\s+in\s+{_LIST}", action="add"),
-    fact("en", "good_at", rf"{_AM}(?:very\s+|quite\s+|pretty\s+)?(?:good|great|skilled|proficient|experienced|fluent|an\s+expert)\s+(?:at|in|with)\s+{_LIST}", action="add"),
-    fact("en", "experience", rf"{_HAVE}(?P<v>(?:\d+|two|three|four|five|six|seven|eight|nine|ten|many|several)\+?\s+years(?:\s+of|')?\s+experience\s+(?:in|with|as)\s+[^\n;!?,.]{{2,60}}?){_END}", action="add"),
+    fact(
+        "en",
+        "good_at",
+        rf"{_AM}(?:very\s+|quite\s+|pretty\s+)?(?:good|great|skilled|proficient|experienced|fluent|an\s+expert)\s+(?:at|in|with)\s+{_LIST}",
+        action="add",
+    ),
+    fact(
+        "en",
+        "experience",
+        rf"{_HAVE}(?P<v>(?:\d+|two|three|four|five|six|seven|eight|nine|ten|many|several)\+?\s+years(?:\s+of|')?\s+experience\s+(?:in|with|as)\s+[^\n;!?,.]{{2,60}}?){_END}",
+        action="add",
+    ),
     fact("en", "learning", rf"{_AM}learning\s+(?:how\s+to\s+|to\s+)?(?!a\s+lot\b|that\b|it\b|about\s+it\b){_LIST}", action="add"),
     # follow-ups
-    gone("en", "remove_like", "follow_up", rf"\b(?:never\s?mind|forget|drop|cancel|skip|remove|delete)\s+(?:about\s+)?(?:the\s+|my\s+|that\s+)?(?:reminder|task|follow-?up|to-?do)(?:\s+(?:to|about|for|of|with))?\s+{_TO_THE_END}"),
-    gone("en", "remove_like", "follow_up", rf"\b(?:you\s+(?:don't|no\s+longer)\s+(?:need|have)\s+to|no\s+need\s+to|don't)\s+remind\s+me\s+(?:to|about|of)\s+{_TO_THE_END}"),
-    gone("en", "remove_like", "follow_up", rf"\bI\s+(?:won't|will\s+not|no\s+longer\s+(?:need|have|want|plan)\s+to|don't\s+(?:need|have|want)\s+to|decided\s+not\s+to)\s+(?:be\s+)?{_TO_THE_END}"),
+    gone(
+        "en",
+        "remove_like",
+        "follow_up",
+        rf"\b(?:never\s?mind|forget|drop|cancel|skip|remove|delete)\s+(?:about\s+)?(?:the\s+|my\s+|that\s+)?(?:reminder|task|follow-?up|to-?do)(?:\s+(?:to|about|for|of|with))?\s+{_TO_THE_END}",
+    ),
+    gone(
+        "en",
+        "remove_like",
+        "follow_up",
+        rf"\b(?:you\s+(?:don't|no\s+longer)\s+(?:need|have)\s+to|no\s+need\s+to|don't)\s+remind\s+me\s+(?:to|about|of)\s+{_TO_THE_END}",
+    ),
+    gone(
+        "en",
+        "remove_like",
+        "follow_up",
+        rf"\bI\s+(?:won't|will\s+not|no\s+longer\s+(?:need|have|want|plan)\s+to|don't\s+(?:need|have|want)\s+to|decided\s+not\s+to)\s+(?:be\s+)?{_TO_THE_END}",
+    ),
     gone("en", "remove_like", "follow_up", rf"{_HAVE}(?P<v>{_DID}\b[^\n?!;]{{2,160}})"),
-    gone("en", "remove_like", "follow_up", r"(?:^|[,.;]\s*)(?P<v>[^,.;!?\n]{3,80}?)\s+(?:is|are|was|has\s+been|have\s+been)\s+(?:now\s+|already\s+|all\s+)?(?:done|finished|completed|sent|submitted|taken\s+care\s+of|cancelled|canceled)\b"),
-    gone("en", "remove", "project", r"(?:^|[,.;]\s*)(?:the\s+|my\s+|our\s+)?(?P<v>[^,.;!?\n]{3,60}?)(?:\s+project)?\s+(?:is|was|has\s+been)\s+(?:now\s+|already\s+)?(?:done|finished|completed|cancelled|canceled|over|stopped)\b"),
+    gone(
+        "en",
+        "remove_like",
+        "follow_up",
+        r"(?:^|[,.;]\s*)(?P<v>[^,.;!?\n]{3,80}?)\s+(?:is|are|was|has\s+been|have\s+been)\s+(?:now\s+|already\s+|all\s+)?(?:done|finished|completed|sent|submitted|taken\s+care\s+of|cancelled|canceled)\b",
+    ),
+    gone(
+        "en",
+        "remove",
+        "project",
+        r"(?:^|[,.;]\s*)(?:the\s+|my\s+|our\s+)?(?P<v>[^,.;!?\n]{3,60}?)(?:\s+project)?\s+(?:is|was|has\s+been)\s+(?:now\s+|already\s+)?(?:done|finished|completed|cancelled|canceled|over|stopped)\b",
+    ),
     gone("en", "remove", "project", rf"{_HAVE}(?:finished|completed|shipped|cancelled|canceled|stopped\s+working\s+on)\s+{_V}"),
-    fact("en", "follow_up", rf"\bremind\s+me\s+(?:again\s+)?(?:[^\n?!;,]{{0,30}}?\s)??(?:to|about|that\s+I\s+(?:have\s+to|need\s+to|should|must))\s+{_TO_THE_END}", action="add", asks=True),
-    custom("en", rf"\bI\s*(?P<verb>'ll|'m\s+going\s+to|'ve\s+got\s+to|\bwill|\bam\s+going\s+to|\bpromised?\s+to|\bcommitted\s+to|\bagreed\s+to|\bhave\s+to|\bneed\s+to|\bmust|\bshould)\s+(?P<v>{_DEED}\b[^\n?!;]{{2,160}})",
-           _commits),
+    fact(
+        "en",
+        "follow_up",
+        rf"\bremind\s+me\s+(?:again\s+)?(?:[^\n?!;,]{{0,30}}?\s)??(?:to|about|that\s+I\s+(?:have\s+to|need\s+to|should|must))\s+{_TO_THE_END}",
+        action="add",
+        asks=True,
+    ),
+    custom(
+        "en",
+        rf"\bI\s*(?P<verb>'ll|'m\s+going\s+to|'ve\s+got\s+to|\bwill|\bam\s+going\s+to|\bpromised?\s+to|\bcommitted\s+to|\bagreed\s+to|\bhave\s+to|\bneed\s+to|\bmust|\bshould)\s+(?P<v>{_DEED}\b[^\n?!;]{{2,160}})",
+        _commits,
+    ),
     # the log
-    fact("en", "topic", rf"{_AM}(?P<v>(?:planning|considering|thinking\s+(?:about|of)|researching|looking\s+into|comparing|preparing\s+for|organi[sz]ing)\s+(?!to\s|it\b|this\b|that\b)[^\n;!?]{{3,100}}?){_LIST_END}", action="add"),
-    fact("en", "topic", rf"\bhelp\s+me\s+(?:to\s+)?(?P<v>(?:plan|prepare|organi[sz]e|choose|decide|compare|negotiate)\s+(?!it\b|this\b|that\b)[^\n;!?]{{3,100}}?){_LIST_END}", action="add", asks=True),
+    fact(
+        "en",
+        "topic",
+        rf"{_AM}(?P<v>(?:planning|considering|thinking\s+(?:about|of)|researching|looking\s+into|comparing|preparing\s+for|organi[sz]ing)\s+(?!to\s|it\b|this\b|that\b)[^\n;!?]{{3,100}}?){_LIST_END}",
+        action="add",
+    ),
+    fact(
+        "en",
+        "topic",
+        rf"\bhelp\s+me\s+(?:to\s+)?(?P<v>(?:plan|prepare|organi[sz]e|choose|decide|compare|negotiate)\s+(?!it\b|this\b|that\b)[^\n;!?]{{3,100}}?){_LIST_END}",
+        action="add",
+        asks=True,
+    ),
     # forgetting
-    custom("en", r"^(?:please\s+)?(?:forget|delete|remove|erase)\s+(?!it\b|about\s+it\b|this\b|the\s+(?:reminder|task|follow|file|row|line|first|last))(?P<v>[^\n?!;]{2,100}?)(?:\s+from\s+(?:your|my)\s+(?:memory|profile|notes))?(?:[.!]|$)", _forgets),
+    custom(
+        "en",
+        r"^(?:please\s+)?(?:forget|delete|remove|erase)\s+(?!it\b|about\s+it\b|this\b|the\s+(?:reminder|task|follow|file|row|line|first|last))(?P<v>[^\n?!;]{2,100}?)(?:\s+from\s+(?:your|my)\s+(?:memory|profile|notes))?(?:[.!]|$)",
+        _forgets,
+    ),
 )

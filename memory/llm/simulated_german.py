@@ -36,7 +36,8 @@ _NO_JOB = re.compile(
     re.IGNORECASE,
 )
 _DUE = re.compile(
-    r"\b(?:bis|vor|am|nächste\w*|morgen|übermorgen|heute|diese\w*|spätestens)\b.{0,30}|\b(?:montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag)\b", re.IGNORECASE
+    r"\b(?:bis|vor|am|nächste\w*|morgen|übermorgen|heute|diese\w*|spätestens)\b.{0,30}|\b(?:montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag)\b",
+    re.IGNORECASE,
 )
 _DID = (
     r"(?:geschickt|gesendet|versendet|abgeschickt|abgegeben|geschrieben|angerufen|gebucht|vorbereitet|geliefert|fertig\w*|erledigt|erneuert|überwiesen|bezahlt|bestellt|gekauft|"
@@ -62,7 +63,11 @@ def _is(match: re.Match[str], stamp: str) -> Iterator[Statement]:
         yield say("set" if "jetzt" in match[0].lower() else "set_if_new", "role", "de", value)
         if employer:
             yield say("set", "employer", "de", employer)
-    elif re.fullmatch(r"(?:der\s+|die\s+)?[A-ZÄÖÜ]\w+(?:\s+[A-ZÄÖÜ]\w+){0,2}", value) and match[0].lower().startswith(("ich bin", "bin ich")) and match.start() == 0:
+    elif (
+        re.fullmatch(r"(?:der\s+|die\s+)?[A-ZÄÖÜ]\w+(?:\s+[A-ZÄÖÜ]\w+){0,2}", value)
+        and match[0].lower().startswith(("ich bin", "bin ich"))
+        and match.start() == 0
+    ):
         yield say("set_if_new", "name", "de", re.sub(r"^(?:der|die)\s+", "", value))
 
 
@@ -98,7 +103,8 @@ def _commits(match: re.Match[str], stamp: str) -> Iterator[Statement]:
 
 
 _ABOUT_ANSWERS = re.compile(
-    r"\b(?:antwort\w*|erklär\w*|stichpunkt\w*|aufzählung\w*|absätze|fließtext|emojis?|tabellen?|beispiele|knapp\w*|ausführlich\w*|förmlich|locker|duzen|siezen)\b", re.IGNORECASE
+    r"\b(?:antwort\w*|erklär\w*|stichpunkt\w*|aufzählung\w*|absätze|fließtext|emojis?|tabellen?|beispiele|knapp\w*|ausführlich\w*|förmlich|locker|duzen|siezen)\b",
+    re.IGNORECASE,
 )
 _LANGUAGE = r"\b(?:auf|in|zu)\s+(?P<l>Deutsch|Englisch|Französisch|Spanisch|Italienisch|Portugiesisch|Niederländisch|Polnisch|Russisch|Chinesisch|Japanisch|Türkisch|Arabisch)\b"
 _SHAPES: tuple[tuple[str, str, str], ...] = (
@@ -130,33 +136,77 @@ def _shapes(match: re.Match[str], stamp: str) -> Iterator[Statement]:
 
 
 GERMAN: tuple[Pattern, ...] = (
-    reworded("de", r"(?P<v>[^;!?\n]{2,120}?),?\s+(?:statt|anstatt|anstelle von|und nicht|nicht)\s+(?P<old>[^,;!?\n]{2,40}?)(?=[,;!?]|\.(?:\s|$)|$)"),
+    reworded(
+        "de",
+        r"(?P<v>[^;!?\n]{2,120}?),?\s+(?:statt|anstatt|anstelle von|und nicht|nicht)\s+(?P<old>[^,;!?\n]{2,40}?)(?=[,;!?]|\.(?:\s|$)|$)",
+    ),
     # identity
-    fact("de", "name", rf"\bich\s+heiße\s+{_NAME}|\bmein\s+name\s+ist\s+(?-i:(?P<v2>[A-ZÄÖÜ][\w'-]+(?:\s+[A-ZÄÖÜ][\w'-]+){{0,3}}))"),
+    fact(
+        "de", "name", rf"\bich\s+heiße\s+{_NAME}|\bmein\s+name\s+ist\s+(?-i:(?P<v2>[A-ZÄÖÜ][\w'-]+(?:\s+[A-ZÄÖÜ][\w'-]+){{0,3}}))"
+    ),
     fact("de", "called", rf"\b(?:nenn|nennen sie)\s+mich\s+(?:bitte\s+)?{_NAME}"),
-    gone("de", "remove", "employer", rf"\b(?:ich\s+arbeite|arbeite\s+ich)\s+{_ADV}nicht\s+(?:mehr\s+)?(?:bei|für)\s+(?:der\s+|dem\s+)?{_V}"),
-    gone("de", "remove", "employer", r"\bich\s+habe\s+(?:meinen\s+job\s+)?(?:gekündigt|verloren)\b|\bich\s+bin\s+(?:jetzt\s+)?(?:arbeitslos|in\s+rente|im\s+ruhestand)\b"),
+    gone(
+        "de",
+        "remove",
+        "employer",
+        rf"\b(?:ich\s+arbeite|arbeite\s+ich)\s+{_ADV}nicht\s+(?:mehr\s+)?(?:bei|für)\s+(?:der\s+|dem\s+)?{_V}",
+    ),
+    gone(
+        "de",
+        "remove",
+        "employer",
+        r"\bich\s+habe\s+(?:meinen\s+job\s+)?(?:gekündigt|verloren)\b|\bich\s+bin\s+(?:jetzt\s+)?(?:arbeitslos|in\s+rente|im\s+ruhestand)\b",
+    ),
     gone("de", "remove", "place", rf"\b(?:ich\s+(?:wohne|lebe)|(?:wohne|lebe)\s+ich)\s+{_ADV}nicht\s+mehr\s+in\s+{_V}"),
-    facts("de", rf"{_ich('arbeite')}als\s+(?P<role>[^\n;!?,]{{2,60}}?)(?:\s+(?:bei|für)\s+{_ORG}|{_END})", role="set", employer="set"),
+    facts(
+        "de", rf"{_ich('arbeite')}als\s+(?P<role>[^\n;!?,]{{2,60}}?)(?:\s+(?:bei|für)\s+{_ORG}|{_END})", role="set", employer="set"
+    ),
     facts("de", rf"{_ich('arbeite')}(?:bei|für)\s+{_ORG}", employer="set"),
     facts("de", rf"\bmein\s+(?:neuer\s+)?arbeitgeber\s+ist\s+(?:jetzt\s+)?{_ORG}", employer="set"),
-    facts("de", rf"\bich\s+(?:bin|habe)\s+(?:jetzt\s+|gerade\s+)?(?:zur?m?|bei)\s+{_ORG.replace(_END, '')}\s+(?:gewechselt|angefangen)", employer="set"),
-    custom("de", rf"{_ich('bin')}(?:ein\s+|eine\s+|der\s+|die\s+)?(?-i:(?P<role>[A-ZÄÖÜ][\w-]+(?:\s+[A-ZÄÖÜ][\w-]+){{0,2}}))(?:\s+(?:bei|für)\s+{_ORG}|{_END})", _is),
+    facts(
+        "de",
+        rf"\bich\s+(?:bin|habe)\s+(?:jetzt\s+|gerade\s+)?(?:zur?m?|bei)\s+{_ORG.replace(_END, '')}\s+(?:gewechselt|angefangen)",
+        employer="set",
+    ),
+    custom(
+        "de",
+        rf"{_ich('bin')}(?:ein\s+|eine\s+|der\s+|die\s+)?(?-i:(?P<role>[A-ZÄÖÜ][\w-]+(?:\s+[A-ZÄÖÜ][\w-]+){{0,2}}))(?:\s+(?:bei|für)\s+{_ORG}|{_END})",
+        _is,
+    ),
     fact("de", "role", rf"\bmein(?:e)?\s+(?:neue\s+|aktuelle\s+)?(?:beruf|rolle|position|job)\s+ist\s+(?:jetzt\s+)?{_V}"),
-    fact("de", "team", rf"\b(?:ich\s+bin|bin\s+ich|ich\s+arbeite)\s+{_ADV}im\s+(?:team\s+(?P<v>[\w&/ -]{{2,40}}?){_END}|(?P<v2>[\w&/-]{{2,40}}?)-?team\b)"),
+    fact(
+        "de",
+        "team",
+        rf"\b(?:ich\s+bin|bin\s+ich|ich\s+arbeite)\s+{_ADV}im\s+(?:team\s+(?P<v>[\w&/ -]{{2,40}}?){_END}|(?P<v2>[\w&/-]{{2,40}}?)-?team\b)",
+    ),
     fact("de", "team", rf"\bmein\s+(?:neues\s+)?team\s+(?:ist|heißt)\s+(?:jetzt\s+)?{_V}"),
     fact("de", "place", rf"{_ich('(?:wohne|lebe)')}in\s+(?P<v>{_CAPITAL}[^\n;!?,]{{1,60}}?){_END}"),
-    fact("de", "place", rf"\b(?:ich\s+bin|bin\s+ich)\s+{_ADV}(?:von\s+\w+\s+)?nach\s+(?P<v>{_CAPITAL}[^\n;!?,]{{1,40}}?)\s+(?:um)?gezogen"),
+    fact(
+        "de",
+        "place",
+        rf"\b(?:ich\s+bin|bin\s+ich)\s+{_ADV}(?:von\s+\w+\s+)?nach\s+(?P<v>{_CAPITAL}[^\n;!?,]{{1,40}}?)\s+(?:um)?gezogen",
+    ),
     fact("de", "place", rf"\bich\s+ziehe\s+{_ADV}nach\s+(?P<v>{_CAPITAL}[^\n;!?,]{{1,40}}?)(?:\s+um)?{_END}"),
     fact("de", "origin", rf"{_ich('komme')}(?:ursprünglich\s+)?aus\s+(?P<v>{_CAPITAL}[^\n;!?,]{{1,40}}?){_END}"),
     fact("de", "time_zone", rf"\bmeine\s+zeitzone\s+ist\s+(?:jetzt\s+)?{_V}"),
     fact("de", "native", rf"\bmeine\s+muttersprache\s+ist\s+{_V}"),
     fact("de", "speaks", rf"{_ich('spreche')}(?:fließend\s+)?(?P<v>{_CAPITAL}[^\n;!?]{{1,80}}?){_LIST_END}", action="add"),
     gone("de", "remove", "likes", rf"\b(?:ich\s+mag|mag\s+ich)\s+(?P<v>[^\n;!?,]{{2,60}}?)\s+nicht\s+mehr\b"),
-    likes("de", r"\b(?:ich\s+mag|mag\s+ich)\s+(?!es\b|das\b|dich\b)(?P<v>[^\n;!?,]{2,60}?)\s+(?:gar\s+|überhaupt\s+)?nicht\b(?!\s+mehr)", negative=True),
+    likes(
+        "de",
+        r"\b(?:ich\s+mag|mag\s+ich)\s+(?!es\b|das\b|dich\b)(?P<v>[^\n;!?,]{2,60}?)\s+(?:gar\s+|überhaupt\s+)?nicht\b(?!\s+mehr)",
+        negative=True,
+    ),
     likes("de", rf"\b(?:ich\s+mag\s+(?:gar\s+)?kein(?:e|en)?|ich\s+hasse)\s+{_LIST}", negative=True),
-    likes("de", rf"{_ich('(?:mag|liebe)')}(?!es\b|das\b|dich\b|kein|nicht|die\s+idee\b|deine?\b)(?![^\n.;!?,]{{0,60}}\bnicht\b){_LIST}", negative=False),
-    favourite("de", rf"\bmeine?\s+(?:neue[rs]?\s+)?lieblings-?(?P<thing>[\w-]{{2,40}})\s+(?:ist|sind|heißt)\s+(?:jetzt\s+|nun\s+|inzwischen\s+)?{_V}"),
+    likes(
+        "de",
+        rf"{_ich('(?:mag|liebe)')}(?!es\b|das\b|dich\b|kein|nicht|die\s+idee\b|deine?\b)(?![^\n.;!?,]{{0,60}}\bnicht\b){_LIST}",
+        negative=False,
+    ),
+    favourite(
+        "de",
+        rf"\bmeine?\s+(?:neue[rs]?\s+)?lieblings-?(?P<thing>[\w-]{{2,40}})\s+(?:ist|sind|heißt)\s+(?:jetzt\s+|nun\s+|inzwischen\s+)?{_V}",
+    ),
     custom("de", rf"{_ich('bevorzuge')}{_LIST}", _prefers),
     custom("de", rf"{_ich('(?:fahre|reise|sitze|trinke|esse|nehme)')}lieber\s+{_LIST}", _prefers),
     # how to answer
@@ -168,17 +218,46 @@ GERMAN: tuple[Pattern, ...] = (
         _shapes,
         asks=True,
     ),
-    custom("de", rf"{_ich('(?:bevorzuge|möchte|mag|hätte gern|will|brauche)')}(?P<v>(?=[^\n;?!]{{0,100}}(?:{_ABOUT_ANSWERS.pattern}))[^\n;?!]{{2,160}})", _shapes),
+    custom(
+        "de",
+        rf"{_ich('(?:bevorzuge|möchte|mag|hätte gern|will|brauche)')}(?P<v>(?=[^\n;?!]{{0,100}}(?:{_ABOUT_ANSWERS.pattern}))[^\n;?!]{{2,160}})",
+        _shapes,
+    ),
     # work
     gone("de", "remove", "project", rf"\b(?:ich\s+arbeite|arbeite\s+ich)\s+{_ADV}nicht\s+mehr\s+(?:an|am)\s+{_V}"),
-    fact("de", "project", rf"\bmein\s+(?:neues\s+projekt\s+ist|projekt\s+ist\s+jetzt|aktuelles\s+projekt\s+ist(?:\s+jetzt)?)\s+{_V}", action="replace"),
-    fact("de", "project", rf"\b(?:ich\s+bin|bin\s+ich|ich\s+wurde)\s+{_ADV}(?:zum|ins|auf\s+das)\s+projekt\s+(?P<v>[\w&/ -]{{2,50}}?)\s+(?:gewechselt|versetzt)", action="replace", drop="das|den|die"),
-    fact("de", "project", rf"\b(?:ich\s+arbeite\s+jetzt|jetzt\s+arbeite\s+ich)\s+(?:an|am)\s+(?!dem\s+(?:fehler|bug|skript)\b|einem\s+(?:fehler|bug|skript)\b){_V}", action="replace"),
-    fact("de", "project", rf"{_ich('arbeite')}(?:an|am)\s+(?!dem\s+(?:fehler|bug|skript)\b|einem\s+(?:fehler|bug|skript)\b){_V}", action="add"),
+    fact(
+        "de",
+        "project",
+        rf"\bmein\s+(?:neues\s+projekt\s+ist|projekt\s+ist\s+jetzt|aktuelles\s+projekt\s+ist(?:\s+jetzt)?)\s+{_V}",
+        action="replace",
+    ),
+    fact(
+        "de",
+        "project",
+        rf"\b(?:ich\s+bin|bin\s+ich|ich\s+wurde)\s+{_ADV}(?:zum|ins|auf\s+das)\s+projekt\s+(?P<v>[\w&/ -]{{2,50}}?)\s+(?:gewechselt|versetzt)",
+        action="replace",
+        drop="das|den|die",
+    ),
+    fact(
+        "de",
+        "project",
+        rf"\b(?:ich\s+arbeite\s+jetzt|jetzt\s+arbeite\s+ich)\s+(?:an|am)\s+(?!dem\s+(?:fehler|bug|skript)\b|einem\s+(?:fehler|bug|skript)\b){_V}",
+        action="replace",
+    ),
+    fact(
+        "de",
+        "project",
+        rf"{_ich('arbeite')}(?:an|am)\s+(?!dem\s+(?:fehler|bug|skript)\b|einem\s+(?:fehler|bug|skript)\b){_V}",
+        action="add",
+    ),
     fact("de", "project", rf"\bwir\s+{_ADV}(?:entwickeln|bauen)\s+{_ADV}{_V}", action="add"),
     fact("de", "project", rf"\bmein\s+projekt\s+(?:ist|heißt)\s+{_V}", action="add"),
     fact("de", "goal", rf"\b(?:mein\s+|unser\s+|das\s+)?ziel\s+ist\s+(?:es,?\s+)?(?!es$){_LIST}", action="add"),
-    fact("de", "deadline", rf"\b(?:die|meine|unsere)\s+(?:frist|deadline)\s+(?:ist|endet|läuft|wurde\s+(?:auf|verschoben\s+auf))\s+(?:jetzt\s+)?(?:am\s+|auf\s+|bis\s+)?{_DATE}{_V}"),
+    fact(
+        "de",
+        "deadline",
+        rf"\b(?:die|meine|unsere)\s+(?:frist|deadline)\s+(?:ist|endet|läuft|wurde\s+(?:auf|verschoben\s+auf))\s+(?:jetzt\s+)?(?:am\s+|auf\s+|bis\s+)?{_DATE}{_V}",
+    ),
     custom(
         "de",
         rf"\b(?:die|meine|unsere)\s+(?:frist|deadline)\s+für\s+(?P<thing>[^\n,;!?]{{2,50}}?)\s+(?:ist|endet|wurde\s+(?:auf|verschoben\s+auf))\s+(?:jetzt\s+)?(?:am\s+|auf\s+)?{_DATE}{_V}",
@@ -193,25 +272,102 @@ GERMAN: tuple[Pattern, ...] = (
     # skills
     gone("de", "remove_like", "knows", r"\bich\s+(?:benutze|verwende|nutze)\s+(?P<v>[^\n;!?,]{2,60}?)\s+nicht\s+mehr\b"),
     fact("de", "knows", rf"{_ich('(?:beherrsche|programmiere in)')}{_LIST}", action="add"),
-    fact("de", "knows", rf"\bich\s+kann\s+(?:sehr\s+gut\s+|gut\s+)?(?P<v>{_CAPITAL}[\w+#./-]*(?:(?:,|\s+und)\s+{_CAPITAL}[\w+#./-]*)*(?:\s+(?:programmieren|sprechen|spielen))?){_LIST_END}", action="add"),
-    fact("de", "knows", rf"\bich\s+kenne\s+mich\s+(?:sehr\s+gut\s+|gut\s+)?(?:mit|in)\s+(?P<v>[^\n;!?,]{{2,60}}?)\s+(?:sehr\s+gut\s+|gut\s+)?aus\b", action="add"),
-    fact("de", "experience", rf"{_ich('habe')}(?P<v>(?:\d+|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|viele)\s+jahre\s+erfahrung\s+(?:in|mit|als)\s+[^\n;!?,.]{{2,60}}?){_END}", action="add"),
+    fact(
+        "de",
+        "knows",
+        rf"\bich\s+kann\s+(?:sehr\s+gut\s+|gut\s+)?(?P<v>{_CAPITAL}[\w+#./-]*(?:(?:,|\s+und)\s+{_CAPITAL}[\w+#./-]*)*(?:\s+(?:programmieren|sprechen|spielen))?){_LIST_END}",
+        action="add",
+    ),
+    fact(
+        "de",
+        "knows",
+        rf"\bich\s+kenne\s+mich\s+(?:sehr\s+gut\s+|gut\s+)?(?:mit|in)\s+(?P<v>[^\n;!?,]{{2,60}}?)\s+(?:sehr\s+gut\s+|gut\s+)?aus\b",
+        action="add",
+    ),
+    fact(
+        "de",
+        "experience",
+        rf"{_ich('habe')}(?P<v>(?:\d+|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|viele)\s+jahre\s+erfahrung\s+(?:in|mit|als)\s+[^\n;!?,.]{{2,60}}?){_END}",
+        action="add",
+    ),
     fact("de", "learning", rf"{_ich('lerne')}(?!das\b|viel\b|es\b){_LIST}", action="add"),
     # follow-ups
-    gone("de", "remove_like", "follow_up", rf"\b(?:vergiss|streich|lösche?|storniere)\s+(?:bitte\s+)?(?:die\s+erinnerung|die\s+aufgabe|das\s+to-?do)(?:\s+(?:an|zu|für|mit))?\s+{_TO_THE_END}"),
-    gone("de", "remove_like", "follow_up", rf"\b(?:du\s+(?:musst|brauchst)\s+mich\s+nicht\s+(?:mehr\s+)?(?:daran\s+|an\s+)?)(?P<v>[^\n?!;]{{3,160}}?)\s*(?:zu\s+)?erinnern"),
-    gone("de", "remove_like", "follow_up", r"\bich\s+(?:werde|muss|will)\s+(?P<v>[^\n?!;.]{3,120}?)\s+(?:doch\s+)?(?:nicht|nicht\s+mehr)\b[^\n?!;.]{0,40}"),
-    gone("de", "remove_like", "follow_up", rf"\b(?:ich\s+habe|habe\s+ich|hab\s+ich|ich\s+hab)\s+(?P<v>[^\n?!;.]{{2,120}}?\b{_DID})\b"),
-    gone("de", "remove_like", "follow_up", rf"(?:^|[,.;]\s*)(?P<v>[^\n?!;.]{{3,100}}?)\s+(?:habe\s+ich|hab\s+ich)\s+(?:schon\s+|bereits\s+|gestern\s+|heute\s+)?{_DID}\b"),
-    gone("de", "remove_like", "follow_up", r"(?:^|[,.;]\s*)(?P<v>[^,.;!?\n]{3,80}?)\s+(?:ist|sind|wurde|wurden)\s+(?:jetzt\s+|schon\s+|bereits\s+)?(?:erledigt|fertig|abgeschlossen|abgesagt|storniert)\b"),
-    gone("de", "remove", "project", r"(?:^|[,.;]\s*)(?:das\s+|die\s+|der\s+)?(?:projekt\s+)?(?P<v>[^,.;!?\n]{3,60}?)\s+(?:ist|wurde)\s+(?:jetzt\s+|schon\s+)?(?:fertig|abgeschlossen|beendet|eingestellt)\b"),
-    fact("de", "follow_up", rf"\berinner(?:e|st\s+du|n\s+sie)?\s+mich\s+(?:bitte\s+)?(?:[^\n?!;,]{{0,30}}?\s)??(?:daran|an),?\s*(?:dass\s+ich\s+)?{_TO_THE_END}", action="add", asks=True),
-    fact("de", "follow_up", r"\b(?:kannst|könntest)\s+du\s+mich\s+(?:bitte\s+)?(?:[^\n?!;,]{0,30}?\s)??daran\s+erinnern,?\s*(?:dass\s+ich\s+)?(?P<v>[^\n?!;]{3,160})", action="add", asks=True),
+    gone(
+        "de",
+        "remove_like",
+        "follow_up",
+        rf"\b(?:vergiss|streich|lösche?|storniere)\s+(?:bitte\s+)?(?:die\s+erinnerung|die\s+aufgabe|das\s+to-?do)(?:\s+(?:an|zu|für|mit))?\s+{_TO_THE_END}",
+    ),
+    gone(
+        "de",
+        "remove_like",
+        "follow_up",
+        rf"\b(?:du\s+(?:musst|brauchst)\s+mich\s+nicht\s+(?:mehr\s+)?(?:daran\s+|an\s+)?)(?P<v>[^\n?!;]{{3,160}}?)\s*(?:zu\s+)?erinnern",
+    ),
+    gone(
+        "de",
+        "remove_like",
+        "follow_up",
+        r"\bich\s+(?:werde|muss|will)\s+(?P<v>[^\n?!;.]{3,120}?)\s+(?:doch\s+)?(?:nicht|nicht\s+mehr)\b[^\n?!;.]{0,40}",
+    ),
+    gone(
+        "de", "remove_like", "follow_up", rf"\b(?:ich\s+habe|habe\s+ich|hab\s+ich|ich\s+hab)\s+(?P<v>[^\n?!;.]{{2,120}}?\b{_DID})\b"
+    ),
+    gone(
+        "de",
+        "remove_like",
+        "follow_up",
+        rf"(?:^|[,.;]\s*)(?P<v>[^\n?!;.]{{3,100}}?)\s+(?:habe\s+ich|hab\s+ich)\s+(?:schon\s+|bereits\s+|gestern\s+|heute\s+)?{_DID}\b",
+    ),
+    gone(
+        "de",
+        "remove_like",
+        "follow_up",
+        r"(?:^|[,.;]\s*)(?P<v>[^,.;!?\n]{3,80}?)\s+(?:ist|sind|wurde|wurden)\s+(?:jetzt\s+|schon\s+|bereits\s+)?(?:erledigt|fertig|abgeschlossen|abgesagt|storniert)\b",
+    ),
+    gone(
+        "de",
+        "remove",
+        "project",
+        r"(?:^|[,.;]\s*)(?:das\s+|die\s+|der\s+)?(?:projekt\s+)?(?P<v>[^,.;!?\n]{3,60}?)\s+(?:ist|wurde)\s+(?:jetzt\s+|schon\s+)?(?:fertig|abgeschlossen|beendet|eingestellt)\b",
+    ),
+    fact(
+        "de",
+        "follow_up",
+        rf"\berinner(?:e|st\s+du|n\s+sie)?\s+mich\s+(?:bitte\s+)?(?:[^\n?!;,]{{0,30}}?\s)??(?:daran|an),?\s*(?:dass\s+ich\s+)?{_TO_THE_END}",
+        action="add",
+        asks=True,
+    ),
+    fact(
+        "de",
+        "follow_up",
+        r"\b(?:kannst|könntest)\s+du\s+mich\s+(?:bitte\s+)?(?:[^\n?!;,]{0,30}?\s)??daran\s+erinnern,?\s*(?:dass\s+ich\s+)?(?P<v>[^\n?!;]{3,160})",
+        action="add",
+        asks=True,
+    ),
     custom("de", rf"\b(?:ich\s+(?:muss|werde|soll)|(?:muss|werde)\s+ich)\s+(?![^\n?!;]{{0,120}}\bnicht\b){_TO_THE_END}", _commits),
-    custom("de", rf"\bich\s+(?P<v>(?:schicke|sende|schreibe|liefere|gebe|rufe|buche|reiche|bezahle|überweise|erledige|bereite)\s+{_TO_THE_END.replace('(?P<v>', '(?:')})", _commits),
+    custom(
+        "de",
+        rf"\bich\s+(?P<v>(?:schicke|sende|schreibe|liefere|gebe|rufe|buche|reiche|bezahle|überweise|erledige|bereite)\s+{_TO_THE_END.replace('(?P<v>', '(?:')})",
+        _commits,
+    ),
     # the log
-    fact("de", "topic", rf"(?P<v>\bplane\s+ich\s+(?:gerade\s+)?[^\n;!?]{{3,100}}?){_LIST_END}|\bich\s+(?P<v2>(?:plane|überlege|vergleiche|recherchiere|organisiere)\s+(?!es\b|das\b)[^\n;!?]{{3,100}}?){_LIST_END}", action="add"),
-    fact("de", "topic", r"\bhilf\s+mir\s+(?:bitte\s+)?(?:beim?|bei\s+der|dabei,?)\s+(?P<v>(?:planen|planung|vorbereitung|organisation|vergleich|auswahl|entscheidung)[^\n;!?]{3,100})", action="add"),
+    fact(
+        "de",
+        "topic",
+        rf"(?P<v>\bplane\s+ich\s+(?:gerade\s+)?[^\n;!?]{{3,100}}?){_LIST_END}|\bich\s+(?P<v2>(?:plane|überlege|vergleiche|recherchiere|organisiere)\s+(?!es\b|das\b)[^\n;!?]{{3,100}}?){_LIST_END}",
+        action="add",
+    ),
+    fact(
+        "de",
+        "topic",
+        r"\bhilf\s+mir\s+(?:bitte\s+)?(?:beim?|bei\s+der|dabei,?)\s+(?P<v>(?:planen|planung|vorbereitung|organisation|vergleich|auswahl|entscheidung)[^\n;!?]{3,100})",
+        action="add",
+    ),
     # forgetting
-    custom("de", r"^(?:bitte\s+)?(?:vergiss|lösche|entferne)\s+(?:bitte\s+)?,?\s*(?!es\b|das$|die\s+(?:erinnerung|aufgabe|datei|zeile))(?P<v>[^\n?!;]{2,100}?)(?:\s+aus\s+(?:deinem\s+gedächtnis|meinem\s+profil|deinen\s+notizen))?(?:[.!]|$)", _forgets),
+    custom(
+        "de",
+        r"^(?:bitte\s+)?(?:vergiss|lösche|entferne)\s+(?:bitte\s+)?,?\s*(?!es\b|das$|die\s+(?:erinnerung|aufgabe|datei|zeile))(?P<v>[^\n?!;]{2,100}?)(?:\s+aus\s+(?:deinem\s+gedächtnis|meinem\s+profil|deinen\s+notizen))?(?:[.!]|$)",
+        _forgets,
+    ),
 )

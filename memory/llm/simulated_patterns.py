@@ -62,7 +62,14 @@ def say(action: Action, slot: str, language: Language, value: str) -> Statement:
 
 
 def fact(
-    language: Language, slot: str, pattern: str, *, action: Action = "set", drop: str = "", flags: int = re.IGNORECASE, asks: bool = False
+    language: Language,
+    slot: str,
+    pattern: str,
+    *,
+    action: Action = "set",
+    drop: str = "",
+    flags: int = re.IGNORECASE,
+    asks: bool = False,
 ) -> Pattern:
     """The value is the group ``v`` (or ``v2``)."""
 
@@ -126,7 +133,7 @@ def favourite(language: Language, pattern: str) -> Pattern:
 
 
 def reworded(language: Language, pattern: str) -> Pattern:
-    """"NEW, not OLD": groups ``v`` (what was said before OLD) and ``old``."""
+    """ "NEW, not OLD": groups ``v`` (what was said before OLD) and ``old``."""
 
     def make(match: re.Match[str], stamp: str) -> Iterable[Statement]:
         old = tidy(match["old"], drop=r"on|in|at|by|until|for|with|the|am|im|bis|zum|der|die|das|den|dem")

@@ -111,9 +111,7 @@ class Sheet:
                         yield {"op": "add", "to": name[0], "text": entry.text}
                 elif entry.dropped:
                     yield {"op": "delete", "target": entry.number}
-                    yield from (
-                        {"op": "delete", "target": f"{entry.number}.{count}"} for count, _ in enumerate(entry.children, 1)
-                    )
+                    yield from ({"op": "delete", "target": f"{entry.number}.{count}"} for count, _ in enumerate(entry.children, 1))
                 elif entry.text != entry.before:
                     yield {"op": "update", "target": entry.number, "text": entry.text}
 
@@ -123,7 +121,9 @@ class Sheet:
     def _of_key(self, statement: Statement, *, dropped: bool = False) -> list[_Entry]:
         known = (statement.slot, statement.key)
         return [
-            e for e in self._rows[statement.section] if (dropped or not e.dropped) and read_bullet(statement.section, e.text) == known
+            e
+            for e in self._rows[statement.section]
+            if (dropped or not e.dropped) and read_bullet(statement.section, e.text) == known
         ]
 
     def _set(self, statement: Statement, *, only_new: bool) -> None:

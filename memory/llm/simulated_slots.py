@@ -46,7 +46,9 @@ class Slot:
 
 SLOTS: Mapping[str, Slot] = {
     "name": Slot(IDENTITY, ("Name: {}", "Name: {}", "姓名：{}"), also=("Name is ", "Heißt ", "名字：")),
-    "called": Slot(IDENTITY, ("Likes to be called {}", "Möchte {} genannt werden", "希望被称为{}"), also=("Prefers to be called ",)),
+    "called": Slot(
+        IDENTITY, ("Likes to be called {}", "Möchte {} genannt werden", "希望被称为{}"), also=("Prefers to be called ",)
+    ),
     "role": Slot(
         IDENTITY,
         ("Role: {}", "Beruf: {}", "职业：{}"),
@@ -72,12 +74,16 @@ SLOTS: Mapping[str, Slot] = {
     "prefers": Slot(IDENTITY, ("Prefers {}", "Bevorzugt {}", "更喜欢{}"), keyed=True),
     "favourite": Slot(IDENTITY, ("Favourite {}", "Lieblings{}", "最喜欢的{}"), keyed=True, also=("Favorite ",)),
     "answer_language": Slot(COMMUNICATION_PREFERENCES, ("Answers in {}", "Antworten auf {}", "用{}回答")),
-    "answer_length": Slot(COMMUNICATION_PREFERENCES, ("Length: {}", "Länge: {}", "篇幅：{}"), also=("Short answers", "Kurze Antworten")),
+    "answer_length": Slot(
+        COMMUNICATION_PREFERENCES, ("Length: {}", "Länge: {}", "篇幅：{}"), also=("Short answers", "Kurze Antworten")
+    ),
     "answer_format": Slot(COMMUNICATION_PREFERENCES, ("Format: {}", "Format: {}", "格式：{}")),
     "answer_tone": Slot(COMMUNICATION_PREFERENCES, ("Tone: {}", "Ton: {}", "语气：{}")),
     "emojis": Slot(COMMUNICATION_PREFERENCES, ("Emojis: {}", "Emojis: {}", "表情符号：{}"), also=("No emojis", "Keine Emojis")),
     "units": Slot(COMMUNICATION_PREFERENCES, ("Units: {}", "Einheiten: {}", "单位：{}")),
-    "project": Slot(WORK_CONTEXT, ("Working on {}", "Arbeitet an {}", "正在做{}"), keyed=True, also=("Project: ", "Projekt: ", "项目：")),
+    "project": Slot(
+        WORK_CONTEXT, ("Working on {}", "Arbeitet an {}", "正在做{}"), keyed=True, also=("Project: ", "Projekt: ", "项目：")
+    ),
     "goal": Slot(WORK_CONTEXT, ("Goal: {}", "Ziel: {}", "目标：{}"), keyed=True),
     "deadline": Slot(WORK_CONTEXT, ("Deadline: {}", "Frist: {}", "截止日期：{}"), keyed=True),
     "milestone": Slot(WORK_CONTEXT, ("{}", "{}", "{}"), keyed=True),
@@ -142,7 +148,12 @@ def read_bullet(section: str, text: str) -> tuple[str, str] | None:
     """(slot, key) of a bullet that has a form the simulated model knows; None for any other."""
     lower = text.lower()
     for start, end, slot in _beginnings():
-        if SLOTS[slot].section == section and lower.startswith(start) and lower.endswith(end) and len(lower) >= len(start) + len(end):
+        if (
+            SLOTS[slot].section == section
+            and lower.startswith(start)
+            and lower.endswith(end)
+            and len(lower) >= len(start) + len(end)
+        ):
             value = text[len(start) : len(text) - len(end)]
             return slot, key_of(slot, value)
     if section == WORK_CONTEXT and _MILESTONE_VERB.search(text):

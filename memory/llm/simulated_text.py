@@ -13,10 +13,12 @@ _FENCED = re.compile(r"(```|~~~|\"\"\"|''')(?:(?!\1).){0,70000}(?:\1|\Z)", re.DO
 _QUOTED_LINE = re.compile(r"^[ \t]*(?:>|\|).*$", re.MULTILINE)
 _QUOTED_SPAN = re.compile(r"[\"“„«「『][^\"“”„»」』\n]{25,2000}[\"”“»」』]|[「『][^」』\n]{12,2000}[」』]")
 _HANDED_OVER = re.compile(
-    r"\b(?:summari[sz]e|translate|proofread|rewrite|rephrase|review|edit|shorten|explain|analy[sz]e|correct|fix|format|convert|parse|"
-    r"extract|here(?:'s| is| are)|this is (?:the|an?)|see (?:the|this)|(?:mail|email|message|letter|article|text|log|transcript|document|"
-    r"page|flyer|story|code)(?: says| reads)?|übersetze?|fasse?|korrigier\w*|formulier\w*|überarbeite|erkläre?|analysiere|hier ist|hier sind)\b"
-    r"[^\n:：]{0,80}[:：]\s*|(?:翻译|总结|校对|润色|改写|解释|下面是|以下是)[^\n:：。]{0,40}[:：]\s*",
+    r"(?:(?:^|[.!?\n]\s*|\b(?:please|can you|could you|would you|bitte|kannst du|könntest du)\s+)"
+    r"(?:summari[sz]e|translate|proofread|rewrite|rephrase|review|edit|shorten|explain|analy[sz]e|correct|fix|format|convert|parse|extract|improve|"
+    r"check|compare|übersetze?|fasse?|korrigier\w*|formulier\w*|überarbeite|erkläre?|analysiere|prüfe?|vergleiche?)"
+    r"|\b(?:here(?:'s| is| are)|hier (?:ist|sind)|the following|this is (?:the|an?)|the|my|an?|eine?|die|der|das|folgende\w*)\s[^\n:：.!?]{0,40}"
+    r"\b(?:e?-?mail|message|letter|article|text|log|transcript|document|page|flyer|story|code|says|reads|cv|résumé|essay|nachricht|brief|artikel|dokument|output|error))\b"
+    r"[^\n:：.!?]{0,80}[:：]\s|(?:翻译|总结|校对|润色|改写|解释|下面是|以下是)[^\n:：。]{0,40}[:：]",
     re.IGNORECASE,
 )
 _STEERING = re.compile(
@@ -43,11 +45,13 @@ _QUESTION = re.compile(
     re.IGNORECASE,
 )
 _ZH_QUESTION = re.compile(r"[吗呢][？?。!！]?$|什么|怎么|为什么|多久|多少|哪[里个些儿]|几[点个]|谁")
-_BREAK = re.compile(r"(?<=[.!?])[\"')\]]?\s+|(?<=[。！？；])|;\s|\n+|(?<=[a-zäöüß]):\s+(?=(?:I|Ich|ich|we|wir|the|das|der|die|my|mein\w*)\b)")
-_MONTH_NEXT = re.compile(
-    r"(?:jan|feb|mär|mar|apr|mai|may|jun|jul|aug|sep|okt|oct|nov|dez|dec)\w*|[a-zäöü]", re.IGNORECASE
+_BREAK = re.compile(
+    r"(?<=[.!?])[\"')\]]?\s+|(?<=[。！？；])|;\s|\n+|(?<=[a-zäöüß]):\s+(?=(?:I|Ich|ich|we|wir|the|das|der|die|my|mein\w*)\b)"
 )
-_ABBREVIATION = re.compile(r"(?:\b(?:dr|mr|mrs|ms|prof|st|no|nr|vs|etc|e\.g|i\.e|z\.b|d\.h|ca|bzw|inc|ltd|approx|jr)|\b[A-Z])\.$", re.IGNORECASE)
+_MONTH_NEXT = re.compile(r"(?:jan|feb|mär|mar|apr|mai|may|jun|jul|aug|sep|okt|oct|nov|dez|dec)\w*|[a-zäöü]", re.IGNORECASE)
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:dr|mr|mrs|ms|prof|st|no|nr|vs|etc|e\.g|i\.e|z\.b|d\.h|ca|bzw|inc|ltd|approx|jr)|\b[A-Z])\.$", re.IGNORECASE
+)
 _WORD = re.compile(r"[^\W_]+(?:[.+#'’-][^\W_]+)*[+#]*")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _STAMP = re.compile(r"^\d{4}-\d{2}-\d{2} \d{2}:\d{2} UTC: ")

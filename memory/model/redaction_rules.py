@@ -19,6 +19,7 @@ from memory.model.redaction_words import (
     PHRASE_TRIGGERS,
     PHRASE_WORDS,
     PLAIN_CODES,
+    SECRET_CODES,
     SHORT_CODE_WORDS,
 )
 
@@ -75,7 +76,8 @@ _PREFIXED_KEY = re.compile(
 _JWT = re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_=-]{4,8192}+\.[A-Za-z0-9_=-]{2,8192}+(?:\.[A-Za-z0-9_.+/=-]{0,8192}+)?")
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-\d")
 _PRIVATE_KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|Private-MAC: *[0-9a-f]+")
-_PRIVATE_KEY_LINE = re.compile(r"(?:\\n|\s|[A-Za-z0-9+/=]{16,}|(?:Proc-Type|DEK-Info|Version|Comment|Encryption):[^\n]*)*+")
+_MAX_PRIVATE_KEY_CHARS = 32_768
+_PRIVATE_KEY_LINES = re.compile(r"(?:\\n|\s|[A-Za-z0-9+/=]{16,}|(?:Proc-Type|DEK-Info|Version|Comment|Encryption):[^\n]*)*+")
 _URL_PASSWORD = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@?#]{0,100}:([^\s/?#]{1,200})@(?=[\w\[.-])")
 _CARD = re.compile(
     r"(?<![\w])(?<!\d[ .-])(?:\d{4}([ .\u00a0-])\d{4}\1\d{4}\1\d{4}(?:\1\d{3})?|\d{4}([ .\u00a0-])\d{6}\2\d{4,5}|\d{13,19})(?![\w])"
@@ -117,10 +119,15 @@ def _is_jwt(token: str) -> bool:
 
 def _private_keys(text: str) -> Iterator[Span]:
     position = 0
+    end = _PRIVATE_KEY_END.search(text)
     while match := _PRIVATE_KEY.search(text, position):
-        end = _PRIVATE_KEY_END.search(text, match.end(), match.end() + 32_768)
-        following = _PRIVATE_KEY_LINE.match(text, match.end(), match.end() + 32_768)
-        position = end.end() if end else following.end() if following else match.end()
+        while end and end.start() < match.end():
+            end = _PRIVATE_KEY_END.search(text, end.end())
+        if end and end.start() - match.end() <= _MAX_PRIVATE_KEY_CHARS:
+            position = end.end()
+        else:  # cut off: as far as its lines go
+            following = _PRIVATE_KEY_LINES.match(text, match.end(), match.end() + _MAX_PRIVATE_KEY_CHARS)
+            position = following.end() if following else match.end()
         yield match.start(), position, "private_key"
 
 
@@ -134,7 +141,7 @@ def _cards(text: str) -> Iterator[Span]:
 
     for match in _CARD.finditer(text):
         digits = "".join(str(int(c)) for c in match[0] if c.isdigit())
-        if _CARD_BRAND.fullmatch(digits) and len(set(digits)) > 2 and luhn.is_valid(digits):
+        if _CARD_BRAND.fullmatch(digits) and len(set(digits)) > 1 and luhn.is_valid(digits):
             yield *match.span(), "card"
 
 
@@ -166,8 +173,12 @@ _IS = re.compile(
 _SPACE = re.compile(r"[ \t]+")
 _VALUE = re.compile(r"[\"'`“„«](?P<quoted>[^\"'`“”„»\n]{1,200})[\"'`”“»]|(?P<bare>[^\s\"'`,;，。；、！？<>|]{2,200})")
 _SENTENCE_END = re.compile(r"[\s)\]]{0,3}(?:$|[\n.!?,;)，。；]|(?:and|und|but|aber|so|please|bitte|-|–|—)(?![\w]))", _I)
-_CODE_EXPRESSION = re.compile(r"[$%{<&#@(\[]|\w{1,40}(?:\.\w{1,40}){0,4}\(|(?:os|process|env|config|settings|self|this|System)\.|https?://|/")
+_CODE_EXPRESSION = re.compile(
+    r"[$%{<&#@(\[]|\w{1,40}(?:\.\w{1,40}){0,4}\(|(?:os|process|env|config|settings|self|this|System)\.|https?://|/"
+)
 _CLOSERS = ".!?:)]}*_"
+_ALNUM = re.compile(r"[^\W_]")
+_GAP = re.compile(r"[ \t]{0,3}")
 
 _PASSWORD = re.compile(rf"(?:{PASSWORD_WORDS})(?P<suffix>[A-Za-z0-9_]{{0,30}})", _I)
 _PHRASE = re.compile(rf"(?<![A-Za-z])(?:{PHRASE_WORDS})", _I)
@@ -177,17 +188,22 @@ _KEY = re.compile(
     rf"(?:{KEY_WORDS})[A-Za-z0-9_]{{0,20}}",
     _I,
 )
-_BEARER = re.compile(r"(?:bearer|basic)[ \t]{1,4}([A-Za-z0-9._~+/=-]{12,4096})", _I)
+_BEARER = re.compile(
+    r"(?:bearer|authorization[\"']{0,2}[ \t]{0,2}[:=][ \t]{0,2}[\"']?(?:basic|bearer|token))[ \t]{1,4}([A-Za-z0-9._~+/=-]{12,4096})",
+    _I,
+)
 _COOKIE = re.compile(r"cookie:[ \t]{0,4}([^\n]{4,4096})", _I)
-_CODE = re.compile(rf"(?<![^\W\d_])(?:{CODE_WORDS})(?![^\W\d_])", _I)
-_SHORT_CODE = re.compile(rf"(?<![^\W\d_])(?:{SHORT_CODE_WORDS})(?![^\W\d_])", _I)
-_PLAIN_CODE = re.compile(r"(?<![\w])code(?![\w])", _I)
-_QUALIFIER = re.compile(r"(\w{1,30})[ \t-]{1,2}$")
-_CODE_VALUE = re.compile(r"[\"'`*(]{0,2}((?:[A-Za-z]-)?\d(?:[ -]?\d){2,7})(?![.,:/-]?\d)(?![^\W_])")
+_LETTER = "[A-Za-zÀ-ÿ]"
+_CODE = re.compile(rf"(?<!{_LETTER})(?:{CODE_WORDS})(?!{_LETTER})", _I)
+_SHORT_CODE = re.compile(rf"(?<!{_LETTER})(?:{SHORT_CODE_WORDS})(?!{_LETTER})", _I)
+_CODE_WORD = re.compile(r"codes?(?![A-Za-zÀ-ÿ])", _I)
+_BEFORE_CODE = re.compile(r"([A-Za-zÀ-ÿ0-9]{1,30})([ \t-]{0,2})$")
+_SECRET_CODE = re.compile(SECRET_CODES, _I)
+_CODE_VALUE = re.compile(r"[\"'`*(]{0,2}(?:[A-Za-z]-)?(\d(?:[ -]?\d){2,7})(?![.,:/-]?\d)(?![^\W_])")
 _CODE_BEFORE = re.compile(
-    r"(?<![\w.,-])(\d(?:[ -]?\d){3,7})(?:[ \t]+(?:is|ist|als|as)[ \t]+(?:(?:your|my|the|our|a|dein|ihr|mein|der|die|das)[ \t]+)?(?:[\w-]{1,30}[ \t]+){0,3}?|"
+    r"(?<![\w.,-])(?:[A-Za-z]-)?(\d(?:[ -]?\d){3,7})(?:[ \t]+(?:is|ist|als|as)[ \t]+(?:(?:your|my|the|our|a|dein|ihr|mein|der|die|das)[ \t]+)?(?:[\w-]{1,30}[ \t]+){0,3}?|"
     r"[ \t]?(?:是|为)[^\n。]{0,12}?)"
-    rf"(?:{CODE_WORDS}|{SHORT_CODE_WORDS}|passwor[dt]|passcode|kennwort|密码)(?![^\W\d_])",
+    rf"(?:code|{CODE_WORDS}|{SHORT_CODE_WORDS}|[a-zäöü]{{3,20}}code|passwor[dt]|passcode|kennwort|密码)(?![A-Za-zÀ-ÿ])",
     _I,
 )
 
@@ -204,30 +220,30 @@ def _value_after(text: str, position: int) -> tuple[int, int, bool] | None:
         # "hunter2!" keeps its mark, "secret." does not
         end = start + len(stripped) + (1 if text[start + len(stripped) : end].startswith("!") and _is_mixed(stripped) else 0)
     value = text[start:end]
-    if len(value) < 2 or not any(c.isalnum() for c in value) or value.lower().strip("'’") in NOT_A_VALUE:
+    if len(value) < 2 or not _ALNUM.search(value) or value.lower().strip("'’") in NOT_A_VALUE:
         return None
     if not quoted and _CODE_EXPRESSION.match(value):
         return None
     return start, end, quoted
 
 
+_MIXED = re.compile(
+    r"(?=.*\d)(?:.*[^\W\d_]|.{4})"  # a digit beside letters, or several digits
+    r"|.*[^\w\-'’./].+|.*_.+"  # a symbol inside
+    r"|(?=.*[a-zß-ÿ]).+[A-ZÀ-Þ]",  # a capital in the middle
+    re.DOTALL,
+)
+_PROGRAM_MADE = re.compile(r"(?=[^a-zA-Z]*[a-zA-Z])(?:(?=\D*\d)[!-~]{8,}|(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[!-~]{20,})")
+
+
 def _is_mixed(value: str) -> bool:
-    """Looks like no word of a language: a digit beside letters, a symbol inside, or a capital in the middle."""
-    has_digit = any(c.isdigit() for c in value)
-    has_letter = any(c.isalpha() for c in value)
-    inner_symbol = any(not c.isalnum() and c not in "-'’./" for c in value[:-1])
-    inner_capital = any(c.isupper() for c in value[1:]) and any(c.islower() for c in value)
-    return (has_digit and has_letter) or inner_symbol or inner_capital or (has_digit and len(value) >= 4)
+    """Looks like no word of a language."""
+    return _MIXED.match(value) is not None
 
 
 def _is_key(value: str) -> bool:
     """Long, of letters and digits or of both cases, without spaces: what programs make, not what people write."""
-    if len(value) < 8 or any(c.isspace() for c in value) or not value.isascii():
-        return False
-    has_digit = any(c.isdigit() for c in value)
-    has_letter = any(c.isalpha() for c in value)
-    both_cases = any(c.isupper() for c in value) and any(c.islower() for c in value)
-    return has_letter and (has_digit or (both_cases and len(value) >= 20))
+    return _PROGRAM_MADE.fullmatch(value) is not None
 
 
 def _password(text: str, position: int) -> Span | None:
@@ -274,9 +290,10 @@ def _key(text: str, position: int) -> Span | None:
     if not link:
         return None
     found = _value_after(text, link.end())
-    if found and _is_key(text[found[0] : found[1]]):
-        return found[0], found[1], "api_key"
-    return None
+    if found is None:
+        return None
+    value = text[found[0] : found[1]].split("&", 1)[0]
+    return (found[0], found[0] + len(value), "api_key") if _is_key(value) else None
 
 
 def _bearer(text: str, position: int) -> Span | None:
@@ -293,22 +310,27 @@ def _code(text: str, position: int) -> Span | None:
     long_word = _CODE.match(text, position)
     word = long_word or _SHORT_CODE.match(text, position)
     if word is None:
-        return _plain_code(text, position)
+        return None
     link = _ASSIGN.match(text, word.end()) or _IS.match(text, word.end())
-    if link is None and (long_word or word[0][:3].isupper() or not word[0].isascii()):
-        link = re.compile(r"[ \t]{0,3}").match(text, word.end())
+    if link is None and (long_word or word[0][:3].isupper()):
+        link = _GAP.match(text, word.end())
     return _code_value(text, link.end(), shortest=3 if word[0].lower().startswith("cv") else 4) if link else None
 
 
-def _plain_code(text: str, position: int) -> Span | None:
-    word = _PLAIN_CODE.match(text, position)
-    link = word and (_ASSIGN.match(text, word.end()) or _IS.match(text, word.end()))
-    if not link:
+def _some_code(text: str, position: int) -> Span | None:
+    """The word "code" itself: what stands before it says whether it is a secret."""
+    word = _CODE_WORD.match(text, position)
+    if word is None:
         return None
-    qualifier = _QUALIFIER.search(text, max(0, position - 32), position)
-    if qualifier and qualifier[1].lower() in PLAIN_CODES:
-        return None
-    return _code_value(text, link.end(), shortest=4)
+    before = _BEFORE_CODE.search(text, max(0, position - 34), position)
+    secret = False
+    if before:
+        qualifier = before[1].lower()
+        secret = _SECRET_CODE.fullmatch(qualifier) is not None
+        if qualifier in PLAIN_CODES or (not before[2] and not secret):
+            return None
+    link = _ASSIGN.match(text, word.end()) or _IS.match(text, word.end()) or (_GAP.match(text, word.end()) if secret else None)
+    return _code_value(text, link.end(), shortest=4) if link else None
 
 
 def _code_value(text: str, position: int, *, shortest: int) -> Span | None:
@@ -328,11 +350,14 @@ _TRIGGERED: tuple[tuple[tuple[str, ...], _Rule], ...] = (
     (PASSWORD_TRIGGERS, _password),
     (PHRASE_TRIGGERS, _phrase),
     (KEY_TRIGGERS, _key),
-    (("bearer", "basic"), _bearer),
+    (("bearer", "authorization"), _bearer),
     (("cookie:",), _cookie),
     (CODE_TRIGGERS, _code),
+    (("code",), _some_code),
 )
-_WHOLE_TEXT = (_private_keys, _plugin_keys, _prefixed_keys, _jwts, _url_passwords, _cards, _ibans, _codes_before)
+_WHOLE_TEXT = (_private_keys, _plugin_keys, _prefixed_keys, _jwts, _url_passwords)
+_NUMBERS = (_cards, _ibans, _codes_before)
+_DIGITS = re.compile(r"\d[ -]?\d")
 _FILLER = "\ue000"
 
 
@@ -343,19 +368,22 @@ def find_secrets(text: str) -> list[Span]:
     if len(lower) != len(masked):  # a few capitals grow in lower case
         lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in masked)
     found = [span for rule in _WHOLE_TEXT for span in rule(masked)]
-    found += find_ids(masked, lower)
+    if _DIGITS.search(masked):
+        found += [span for rule in _NUMBERS for span in rule(masked)]
+        found += find_ids(masked, lower)
     for triggers, rule in _TRIGGERED:
         for trigger in triggers:
             position = lower.find(trigger)
             while position >= 0:
-                if span := rule(masked, position):
+                span = rule(masked, position)
+                if span:
                     found.append(span)
-                position = lower.find(trigger, position + len(trigger))
+                position = lower.find(trigger, max(position + len(trigger), span[1] if span else 0))
     return [_whole_markers(masked, span) for span in found if _has_text(masked, span)]
 
 
 def _has_text(masked: str, span: Span) -> bool:
-    return any(c.isalnum() for c in masked[span[0] : span[1]])
+    return _ALNUM.search(masked, span[0], span[1]) is not None
 
 
 def _whole_markers(masked: str, span: Span) -> Span:

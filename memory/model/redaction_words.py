@@ -22,20 +22,20 @@ PASSWORD_TRIGGERS = (
     "비밀번호",
 )
 PASSWORD_WORDS = (
-    r"passwords?|passw(?:or|oe)rte?s?|passwd|passcode|pwd|kennwort|contrase(?:ñ|n)a|mot de passe|wachtwoord|senha"
+    r"passwords?|passworte?s?|passwd|passcode|pwd|kennwort|contrase(?:ñ|n)a|mot de passe|wachtwoord|senha"
     r"|пароль|密码|密碼|口令|パスワード|비밀번호"
 )
 
 PHRASE_TRIGGERS = ("phrase", "mnemonic", "助记词", "wiederherstellungs")
 PHRASE_WORDS = (
-    r"pass ?phrase|(?:seed|recovery|backup|secret|wallet) ?phrase|mnemonic(?: phrase)?|wiederherstellungsphrase|助记词"
+    r"(?:(?<=pass)|(?<=pass )|(?<=seed )|(?<=recovery )|(?<=backup )|(?<=secret )|(?<=wallet ))phrase"
+    r"|mnemonic(?: phrase)?|wiederherstellungs(?:phrase|wörter)|助记词"
 )
 
 KEY_TRIGGERS = ("key", "token", "secret", "schlüssel", "密钥", "令牌", "credential", "signature", "sig=")
 KEY_WORDS = r"keys?|tokens?|secrets?|schlüssel|密钥|令牌|credentials?|signature|sig"
 
 CODE_TRIGGERS = (
-    "code",
     "otp",
     "pin",
     "tan",
@@ -46,8 +46,8 @@ CODE_TRIGGERS = (
     "geheimzahl",
     "prüfnummer",
     "prüfziffer",
-    "one-time",
-    "one time",
+    "one-time p",
+    "one time p",
     "验证码",
     "驗證碼",
     "校验码",
@@ -57,14 +57,14 @@ CODE_TRIGGERS = (
     "認証コード",
     "인증번호",
 )
-_CODE_KINDS = (
+SECRET_CODES = (
     r"verification|security|confirmation|authenti[cf]ation|authenticator|auth|login|log-in|sign-in|sms|2fa|mfa|access|backup|recovery"
-    r"|activation|unlock|reset|one[- ]time|two[- ]factor|door|alarm|safe"
+    r"|activation|unlock|reset|(?:one[- ])?time|factor|door|alarm|safe|otp|pass"
+    r"|bestätigungs|verifizierungs|verifikations|sicherheits|einmal|zugangs|freischalt|aktivierungs|anmelde|tür|zahlen"
 )
+"""What stands before "code" when it is a secret."""
 CODE_WORDS = (
-    rf"(?:{_CODE_KINDS})[ -]?(?:pass)?codes?|one[- ]time (?:password|pin)|otp(?:[ -]code)?"
-    r"|(?:bestätigungs|verifizierungs|verifikations|sicherheits|einmal|zugangs|freischalt|aktivierungs|anmelde|tür|sms-|login-)codes?"
-    r"|geheimzahl|(?:karten)?prüf(?:nummer|ziffer)"
+    r"one[- ]time (?:password|pin|passcode)|geheimzahl|prüf(?:nummer|ziffer)"
     r"|验证码|驗證碼|校验码|动态码|动态密码|安全码|認証コード|인증번호"
 )
 SHORT_CODE_WORDS = r"pin(?:[ -]?(?:code|number|nummer|码))?|m?tan|otp|puk|cvv2?|cvc2?|cvn"

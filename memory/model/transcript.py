@@ -21,6 +21,7 @@ USER_LABEL = "User:"
 ASSISTANT_LABEL = "Assistant:"
 TURN_LABEL = "Turn "
 
+_SEAM_CHARS = 8192
 _MARKER = "\n[… {left_out} bytes left out …]\n"
 _TAG_START = re.compile(r"<(?=[\s/]*(?:profile|exchange)\b)", re.IGNORECASE)
 
@@ -46,13 +47,29 @@ def shorten_middle(text: str, max_bytes: int) -> str:
     if len(text) * 4 <= max_bytes:
         return text
     data = text.encode("utf-8")
-    if len(data) <= max_bytes:
-        return text
-    room = max_bytes - len(_MARKER.format(left_out=len(data)).encode("utf-8"))
-    head = data[: room - room // 2].decode("utf-8", "ignore")
-    tail = data[len(data) - room // 2 :].decode("utf-8", "ignore")
-    left_out = len(data) - len(head.encode("utf-8")) - len(tail.encode("utf-8"))
+    return text if len(data) <= max_bytes else _ends(data, data, len(data), max_bytes)
+
+
+def _ends(start: bytes, end: bytes, size: int, max_bytes: int) -> str:
+    """The first bytes of ``start`` and the last of ``end`` around the marker; ``size``: of the whole text, in bytes."""
+    room = max_bytes - len(_MARKER.format(left_out=size).encode("utf-8"))
+    head = start[: room - room // 2].decode("utf-8", "ignore")
+    tail = end[max(0, len(end) - room // 2) :].decode("utf-8", "ignore")
+    left_out = size - len(head.encode("utf-8")) - len(tail.encode("utf-8"))
     return f"{head}{_MARKER.format(left_out=left_out)}{tail}"
+
+
+def _presentable(text: str, max_bytes: int) -> str:
+    """Cleaned, redacted and shortened. Of a long text only what will be shown is redacted, and a stretch beyond.
+
+    The stretch is cut away afterwards: a secret that lies across the seam would show half of itself.
+    """
+    text = clean_text(text)
+    if len(text) <= max_bytes + 2 * _SEAM_CHARS:
+        return shorten_middle(redact(text).text, max_bytes)
+    head = redact(text[: max_bytes + _SEAM_CHARS]).text[:-_SEAM_CHARS]
+    tail = redact(text[-(max_bytes + _SEAM_CHARS) :]).text[_SEAM_CHARS:]
+    return _ends(head.encode("utf-8"), tail.encode("utf-8"), len(text.encode("utf-8")), max_bytes)
 
 
 def stamp(at: datetime) -> str:
@@ -81,8 +98,7 @@ def quote_turns(turns: Sequence[Turn], *, message_bytes: int = PROMPT_MESSAGE_BY
         for label, text in ((USER_LABEL, turn.user_text), (ASSISTANT_LABEL, turn.assistant_text)):
             if text and text.strip():
                 lines.append(label)
-                # redacted before it is shortened: a secret on the cut would leave half of itself
-                lines.extend(_quoted(shorten_middle(redact(clean_text(text)).text, limit)))
+                lines.extend(_quoted(_presentable(text, limit)))
     lines.append("</exchange>")
     return "\n".join(lines)
 
