@@ -1,0 +1,152 @@
+"""Uploads, saves and roll-backs: compare-and-swap, and the same effect however often they run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from memory.model.errors import StoreUnavailable
+from memory.model.profile import parse_body
+from memory.model.steps import (
+    EditInput,
+    EditRequest,
+    Plan,
+    RollbackInput,
+    RollbackRequest,
+    TurnRef,
+    UploadInput,
+    WriteReply,
+    WriteStatus,
+)
+from tests.activities.conftest import World
+
+NOW = datetime(2026, 6, 17, tzinfo=UTC)
+ROOT = "user-memory"
+PLAN = Plan(turns=(TurnRef(turn_id="t1", attempt=0, ordinal=1),), root=ROOT)
+
+
+async def stage(world: World, body: str) -> UploadInput:
+    await world.profiles.prepare("acme")
+    base = await world.profiles.read(world.scope, ROOT)
+    document = world.profiles.compose(base, parse_body(body), scope=world.scope, rewrite=True, now=NOW)
+    candidate = await world.profiles.stage(world.scope, document)
+    return UploadInput(user=world.user, plan=PLAN, candidate=candidate, base_etag=base.etag, base_version=base.version)
+
+
+async def upload(world: World, argument: UploadInput) -> WriteReply:
+    return await ActivityEnvironment().run(world.profile.upload_profile, argument)
+
+
+async def save(world: World, body: str, etag: str | None, edit_id: str = "e1") -> WriteReply:
+    await world.profiles.prepare("acme")
+    candidate = await world.profiles.stage(world.scope, body)
+    request = EditRequest(edit_id=edit_id, candidate=candidate, expected_etag=etag)
+    return await ActivityEnvironment().run(world.profile.edit_profile, EditInput(user=world.user, request=request))
+
+
+async def body(world: World) -> str:
+    return (await world.profiles.read(world.scope, ROOT)).document.body
+
+
+async def versions(world: World) -> int:
+    return len(await world.profiles.history(world.scope, ROOT))
+
+
+async def test_an_upload_that_is_repeated_is_one_version(world: World) -> None:
+    argument = await stage(world, "## Identity\n- Name: Ada\n")
+    first, second = await upload(world, argument), await upload(world, argument)
+    assert (first.status, first.version) == (WriteStatus.SAVED, 1)
+    assert (second.status, second.version) == (WriteStatus.SAVED, 1)
+    assert await versions(world) == 1
+
+
+async def test_an_upload_whose_reply_was_lost_recognises_its_own_write(world: World) -> None:
+    argument = await stage(world, "## Identity\n- Name: Ada\n")
+    world.store.fail_next("put", StoreUnavailable("reply lost"), applied=True)
+    try:
+        first: WriteReply | str = await upload(world, argument)
+    except ApplicationError as error:
+        first = error.message
+    second = await upload(world, argument)
+    assert first == "reply lost" or isinstance(first, WriteReply)
+    assert second.status is WriteStatus.SAVED
+    assert await versions(world) == 1
+
+
+async def test_an_upload_over_another_write_is_a_conflict_and_changes_nothing(world: World) -> None:
+    argument = await stage(world, "## Identity\n- Name: Ada\n")
+    await save(world, "## Identity\n- Mine\n", None)
+    reply = await upload(world, argument)
+    assert (reply.status, reply.version) == (WriteStatus.CONFLICT, 1)
+    assert "Mine" in await body(world)
+
+
+async def test_a_candidate_that_is_gone_keeps_the_profile(world: World) -> None:
+    argument = await stage(world, "## Identity\n- Name: Ada\n")
+    await world.profiles.drop_staged(world.scope, argument.candidate)
+    reply = await upload(world, argument)
+    assert (reply.status, reply.reason) == (WriteStatus.FAILED, "candidate_missing")
+
+
+async def test_a_save_is_written_strictly_redacted_and_keeps_unknown_frontmatter(world: World) -> None:
+    await upload(world, await stage(world, "## Identity\n- Name: Ada\n"))
+    key = world.profiles.key(world.scope, ROOT)
+    stored = await world.store.get(world.profiles.bucket("acme"), key)
+    assert stored is not None
+    foreign = stored.data.replace(b"schema_version: 1", b"schema_version: 1\ncolour: green")
+    await world.store.put(world.profiles.bucket("acme"), key, foreign)
+    etag = (await world.profiles.read(world.scope, ROOT)).etag
+    secret = "ghp_" + "a1B2c3D4e5" * 4
+    reply = await save(world, f"# My notes\n## identity\n* Name: Ada Lovelace\n\n## Hobbies\n- Chess\n- token {secret}\n", etag)
+    now = await world.store.get(world.profiles.bucket("acme"), key)
+    assert now is not None
+    text = now.data.decode()
+    assert reply.status is WriteStatus.SAVED
+    assert "colour: green" in text
+    assert "- Name: Ada Lovelace" in text
+    assert "Chess" in text
+    assert secret not in text
+    assert text.count("\n## ") == 6
+
+
+async def test_a_save_that_is_repeated_is_one_and_a_stale_one_is_refused(world: World) -> None:
+    first = await save(world, "## Identity\n- One\n", None, "e1")
+    again = await save(world, "## Identity\n- One\n", None, "e1")
+    stale = await save(world, "## Identity\n- Two\n", None, "e2")
+    same = await save(world, "## Identity\n- One\n", first.etag, "e3")
+    assert (first.status, again.status) == (WriteStatus.SAVED, WriteStatus.SAVED)
+    assert first.version == again.version == 1
+    assert (stale.status, stale.etag) == (WriteStatus.CONFLICT, first.etag)
+    assert same.status is WriteStatus.UNCHANGED
+    assert await versions(world) == 1
+
+
+async def test_a_roll_back_makes_the_old_text_the_newest_version(world: World) -> None:
+    one = await save(world, "## Identity\n- One\n", None, "e1")
+    two = await save(world, "## Identity\n- Two\n", one.etag, "e2")
+
+    async def roll_back(to: int, edit_id: str, etag: str | None = None) -> WriteReply:
+        request = RollbackRequest(edit_id=edit_id, to_version=to, expected_etag=etag)
+        return await ActivityEnvironment().run(world.profile.rollback_profile, RollbackInput(user=world.user, request=request))
+
+    done = await roll_back(1, "r1")
+    repeated = await roll_back(1, "r1")
+    missing = await roll_back(99, "r2")
+    stale = await roll_back(2, "r3", two.etag)
+    assert (done.status, done.version) == (WriteStatus.SAVED, 3)
+    assert (repeated.status, repeated.version) == (WriteStatus.SAVED, 3)
+    assert missing.status is WriteStatus.NOT_FOUND
+    assert stale.status is WriteStatus.CONFLICT
+    assert "One" in await body(world)
+    assert await versions(world) == 3
+
+
+async def test_what_turns_the_profile_holds_survives_saves_and_roll_backs(world: World) -> None:
+    await upload(world, await stage(world, "## Identity\n- Name: Ada\n"))
+    held = (await world.profiles.read(world.scope, ROOT)).applied_turns
+    etag = (await world.profiles.read(world.scope, ROOT)).etag
+    await save(world, "## Identity\n- Mine\n", etag)
+    assert held
+    assert (await world.profiles.read(world.scope, ROOT)).applied_turns == held
