@@ -13,7 +13,7 @@ from memory.model.profile_form import EMPTY, MARK, POSITION, RULE_CHARS, Bullet,
 _MARKERS = frozenset("-*+•‣◦▪●○·∙–—")
 _ORDERED = re.compile(r"\d{1,3}[.)]\s+\S")
 _KEY_VALUE = re.compile(r"[^\s:：][^:：]{0,40}[:：]\s")
-_FENCE = re.compile(r"(`{3,}|~{3,})\s*([^\s`~]*)\s*")
+_FENCE = re.compile(r"(`{3,}|~{3,})[ \t]{0,4}([^\s`~]*)")
 _TEXT_FENCES = frozenset({"", "md", "markdown", "text", "txt"})
 _FRONTMATTER = re.compile(r"\s*---[ \t]*\r?\n(?:(.*?)\r?\n)?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _MAX_TYPO_HEADINGS = 200

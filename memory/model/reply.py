@@ -32,7 +32,7 @@ NOOP: Final = Noop()
 CLEAN: Final = Clean()
 
 _THINK_NAMES = r"(?:think|thinking|thought|thoughts|reasoning|reflection|analysis)"
-_THINK_TAG = re.compile(rf"<\s*(/?)\s*{_THINK_NAMES}\s*>", re.IGNORECASE)
+_THINK_TAG = re.compile(rf"<[ \t]{{0,4}}(/?)[ \t]{{0,4}}{_THINK_NAMES}(?:\s[^<>]{{0,100}})?>", re.IGNORECASE)
 _FENCE_LINE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([^\s`]*)[ \t]*")
 _DECORATION = " \t\r\n*_`~\"'“”„‚‘’«»()[]{}<>#>|-–—:：=.,;!。，！；、"
 _WORDS = {"NOOP": r"no[-_ ]?op", "UPDATE": r"update", "CLEAN": r"clean"}
@@ -158,14 +158,20 @@ def _strip_thinking(text: str) -> str:
 
 def _strip_fence(text: str) -> str:
     """The content of a code fence around the whole text (several, one in the other, too)."""
-    while True:
-        lines = text.splitlines()
-        if len(lines) < 2 or not (opening := _FENCE_LINE.fullmatch(lines[0])):
-            return text
-        closing = _FENCE_LINE.fullmatch(lines[-1])
-        if closing is None or closing[2] or closing[1][0] != opening[1][0]:
-            return text
-        text = "\n".join(lines[1:-1]).strip()
+    lines = text.splitlines()
+    first, last = 0, len(lines) - 1
+    while first < last and _is_fence_pair(lines[first], lines[last]):
+        first, last = first + 1, last - 1
+        while first <= last and not lines[first].strip():
+            first += 1
+        while first <= last and not lines[last].strip():
+            last -= 1
+    return text if first == 0 else "\n".join(lines[first : last + 1]).strip()
+
+
+def _is_fence_pair(opening: str, closing: str) -> bool:
+    one, other = _FENCE_LINE.fullmatch(opening), _FENCE_LINE.fullmatch(closing)
+    return one is not None and other is not None and not other[2] and one[1][0] == other[1][0]
 
 
 # -------------------------------------------------------------------------------------------------------------- profile

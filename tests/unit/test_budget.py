@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory.model.budget import check_condensed, cut_to_budget, fits
+from memory.model.budget import Count, check_condensed, cut_to_budget, fits
 from memory.model.errors import InvalidInput
 from memory.model.profile import EMPTY_PROFILE, SECTIONS, TRUNCATION_MARK, Bullet, Profile, parse_body, render_body
 from memory.model.stale import find_dates, is_stale
@@ -131,7 +131,7 @@ def test_a_body_of_one_mebibyte(max_tokens: int):
 
 
 @given(PROFILES, st.integers(0, 200), st.sampled_from([word_count, char_count]))
-def test_the_result_fits_and_nothing_is_lost_without_need(profile: Profile, room: int, count):  # noqa: ANN001
+def test_the_result_fits_and_nothing_is_lost_without_need(profile: Profile, room: int, count: Count):
     max_tokens = count(render_body(EMPTY_PROFILE.with_truncated(True))) + room
     cut = cut_to_budget(profile, count, max_tokens, today=TODAY)
     assert count(render_body(cut)) <= max_tokens

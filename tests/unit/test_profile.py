@@ -259,3 +259,26 @@ def test_the_strict_form_has_each_heading_once_and_only_bullets(body: str):
     assert [line[3:] for line in lines if line.startswith("## ")] == list(SECTIONS)
     allowed = re.compile(r"(?:  )?- \S.*|## .*|# User Memory|_\(empty\)_|<!-- truncated to fit memory budget -->|")
     assert all(allowed.fullmatch(line) for line in lines)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "```" + " " * 500_000 + "x y",
+        "# " + " #" * 250_000,
+        "<!--" + " " * 500_000 + "truncated",
+        "<!-- truncated " * 30_000 + "to fit memory budget -->" * 30_000,
+        "- ```x\n  ```y\n" * 40_000,
+        "```x\n" * 100_000,
+        "".join(f"# idenfity{n}\n" for n in range(30_000)),
+        "---\n" + "a: b\n" * 100_000,
+        "**" + "_" * 500_000,
+        "\n" * 500_000,
+        "- a\n  - b" * 50_000,
+    ],
+    ids=lambda body: repr(body[:12]),
+)
+def test_hostile_texts_are_read_in_linear_time(body: str):
+    """Quadratic work on these would run into the test's time-out."""
+    profile = parse_body(body)
+    assert parse_body(render_body(profile)) == profile
