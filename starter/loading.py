@@ -123,13 +123,15 @@ class Loader:
         deadline = started + self._settings.load_budget_ms / 1000 * (1 - MARGIN)
         notice_id: str | None = None
         early: _Early | None = None
+        active = False
         try:
             enablement = self.rule_without_stores(scope, allow_user_memory=allow_user_memory)
             if enablement.active:
                 early = self._read_early(scope, deadline)
                 facts = await self._tables.call(lambda: self._directory.facts(scope, space_id), deadline=deadline)
                 enablement = self.rule(scope, facts, allow_user_memory=allow_user_memory, web_search=web_search)
-                if enablement.active:
+                active = enablement.active
+                if active:
                     notice_id = self._relay.started(scope)
                     loaded = await self._read(scope, facts, early, language_model, deadline)
                 else:
@@ -154,7 +156,6 @@ class Loader:
         if failed and loaded.reason is not LoadReason.OFF:
             level = logging.DEBUG if loaded.reason is LoadReason.BUSY else logging.WARNING
             _log.log(level, "no memory for %s/%s: %s: %s", scope.tenant, scope.user, loaded.reason, loaded.detail)
-        active = loaded.active or notice_id is not None
         return replace(loaded, active=active, elapsed_ms=(loop.time() - started) * 1000)
 
     def _read_early(self, scope: Scope, deadline: float) -> _Early | None:

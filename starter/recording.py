@@ -119,7 +119,9 @@ class Recorder:
             return _skipped(known)
         deadline = started + budget * LOG_SHARE
         if self.drainer.holds(scope):
-            return await self._to_spool(scope, await self._clean(turn), "earlier turns of this user wait in the spool")
+            spooled = await self._behind_others(scope, turn)
+            if spooled is not None:
+                return spooled
         # The text is cleaned while the database is asked.
         turn_or_error, facts_or_error = await asyncio.gather(
             self._clean(turn),
@@ -177,6 +179,16 @@ class Recorder:
             return await loop.run_in_executor(self._threads, redacted)
 
     # -------------------------------------------------------------------------------------------------------------- spool
+
+    async def _behind_others(self, scope: Scope, turn: Turn) -> Receipt | None:
+        """A turn whose user has turns in the spool goes behind them; None: the spool does not take it, so out of order it is."""
+        try:
+            await self.drainer.append(SpoolEntry(scope, await self._clean(turn), datetime.now(UTC)))
+        except InvalidInput as error:
+            return Receipt(ReceiptStatus.REFUSED, reason=error.message)
+        except MemoryUnavailable:
+            return None
+        return Receipt(ReceiptStatus.SPOOLED, reason="earlier turns of this user wait in the spool")
 
     async def _to_spool(self, scope: Scope, turn: Turn, why: str) -> Receipt:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -44,7 +45,7 @@ class Drainer:
         self._background: asyncio.Task[None] | None = None
         self._soon = asyncio.Event()
         self._appends = 0
-        self._scopes: set[Scope] = set()
+        self._scopes: Counter[Scope] = Counter()
         self._waiting = False
 
     def holds(self, scope: Scope) -> bool:
@@ -54,14 +55,14 @@ class Drainer:
     async def append(self, entry: SpoolEntry) -> None:
         """Raises MemoryUnavailable: the spool did not take it."""
         self._appends += 1
-        fresh = entry.scope not in self._scopes
         # Before the first await: a turn that comes next must find its user here and queue behind.
-        self._scopes.add(entry.scope)
+        self._scopes[entry.scope] += 1
         try:
             await self._in_thread(lambda: self.spool.append(entry, wait_s=LOCK_WAIT_S))
-        except MemoryUnavailable:
-            if fresh and not self._waiting:
-                self._scopes.discard(entry.scope)
+        except BaseException:
+            self._scopes[entry.scope] -= 1
+            if self._scopes[entry.scope] <= 0:
+                del self._scopes[entry.scope]
             raise
         self._waiting = True
         self._in_background()
@@ -92,6 +93,8 @@ class Drainer:
             except TimeoutError:
                 pause = min(pause * 2, LONGEST_RETRY_S)
             self._soon.clear()
+            if not self._waiting:
+                return
             try:
                 result = await self.drain()
             except AfterturnError as error:
