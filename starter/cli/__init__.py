@@ -18,10 +18,21 @@ EXIT_INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code.
+    """Run one command. Returns its exit code; without ``argv`` (the process's own command line) it may end the process instead.
 
     0: done. 1: it failed, one line on standard error says why. 2: what was given cannot be used. 130: interrupted.
     """
+    code = _main(argv)
+    if argv is None and "temporalio.bridge.temporal_sdk_bridge" in sys.modules:
+        # The SDK's native threads may still hand objects back while the interpreter is torn down, which aborts the process
+        # ("PyGILState_Release") after all work is done. So the tearing down is left out.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _main(argv: Sequence[str] | None) -> int:
     prepare_streams()
     state = State()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
@@ -55,6 +56,11 @@ class State:
         elif "log_level" in settings.model_fields_set:
             level = settings.log_level
         configure_logging(settings.model_copy(update={"log_level": level}))
+        if level == "warning":
+            # The SDK warns of every failed try of a step, with a traceback; outcomes and reasons are what commands show.
+            logging.getLogger("temporalio").setLevel(logging.ERROR)
+        else:
+            logging.getLogger("temporalio").setLevel(logging.NOTSET)
 
 
 def state_of(ctx: typer.Context) -> State:

@@ -1,0 +1,264 @@
+"""`afterturn dev` and the commands that work with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.e2e.command import Done, afterturn, children, command, environment, running, stop
+from tests.support.waiting import until
+
+TALK = json.dumps(
+    {
+        "format": "afterturn-conversation/1",
+        "title": "Two facts",
+        "user": "ada",
+        "turns": [
+            {"at": "2026-06-17T09:00:00Z", "user": "I live in Lisbon.", "assistant": "Nice.", "expect": "update"},
+            {"at": "2026-06-17T09:01:00Z", "user": "I prefer short answers.", "assistant": "Fine.", "expect": "update"},
+        ],
+    }
+).encode()
+
+
+class Dev:
+    """A running `afterturn dev` and the commands beside it."""
+
+    def __init__(self, process: subprocess.Popen[str], data_dir: Path) -> None:
+        self.process = process
+        self.data_dir = data_dir
+        self.taught = ""
+
+    def __call__(self, *args: str, stdin: bytes = b"") -> Done:
+        return afterturn(*args, data_dir=self.data_dir, stdin=stdin)
+
+    def ok(self, *args: str, stdin: bytes = b"") -> Done:
+        done = self(*args, stdin=stdin)
+        assert done.code == 0, done
+        return done
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return json.loads((self.data_dir / "dev.json").read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
+    data_dir = tmp_path_factory.mktemp("dev") / "data"
+    with running("dev", data_dir=data_dir, until="ready") as process:
+        yield Dev(process, data_dir)
+
+
+@pytest.fixture(scope="module")
+def taught(dev: Dev) -> str:
+    """A user with two versions of a profile: the demo, played on the running servers."""
+    done = dev.ok("demo", "-", "--json", stdin=TALK)
+    report = done.json
+    assert report["summary"]["updated"] == 2
+    assert report["user"].startswith("ada-"), "a demo beside dev takes a user of its own"
+    return report["user"]
+
+
+def test_its_record_is_private_and_leads_other_commands_to_it(dev: Dev) -> None:
+    path = dev.data_dir / "dev.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    record = dev.record
+    assert record["pid"] == dev.process.pid
+    assert record["urls"]["web_ui"].startswith("http://127.0.0.1:")
+    assert record["settings"]["object_store_secret_key"]
+    assert record["settings"]["feature_flag"] is True
+    assert [name for name in os.listdir(dev.data_dir) if name.startswith("dev.json.")] == []
+
+
+def test_the_secret_key_is_in_no_command_line(dev: Dev) -> None:
+    secret = dev.record["settings"]["object_store_secret_key"]
+    for pid in [dev.process.pid, *children(dev.process.pid)]:
+        assert secret not in " ".join(psutil.Process(pid).cmdline())
+
+
+def test_doctor_finds_all_well(dev: Dev) -> None:
+    done = dev.ok("doctor", "--json")
+    assert done.json["ok"]
+    assert [check["name"] for check in done.json["checks"]] == [
+        "settings",
+        "temporal",
+        "search attributes",
+        "task queues",
+        "sweep schedule",
+        "database",
+        "object store",
+        "language model",
+        "spool",
+    ]
+
+
+def test_a_second_one_on_the_same_folder_is_refused_and_harms_nothing(dev: Dev) -> None:
+    done = dev("dev")
+    assert done.code == 1
+    assert f"process {dev.process.pid}" in done.complaint
+    assert dev.record["pid"] == dev.process.pid
+    assert dev.ok("doctor").code == 0
+
+
+def test_profile_show_history_rollback(dev: Dev, taught: str) -> None:
+    shown = dev.ok("profile", "show", "--user", taught, "--json").json
+    assert (shown["exists"], shown["version"], shown["turn_count"]) == (True, 2, 2)
+    plain = dev.ok("profile", "show", "--user", taught)
+    assert plain.out.rstrip("\n") == shown["body"].rstrip("\n")
+    history = dev.ok("profile", "history", "--user", taught, "--json").json
+    assert [version["version"] for version in history] == [2, 1]
+    assert "short" not in dev.ok("profile", "show", "--version", "1", "--user", taught).out
+
+    assert "version 3" in dev.ok("profile", "rollback", "--to", "1", "--user", taught).out
+    assert "short" not in dev.ok("profile", "show", "--user", taught).out
+    missing = dev("profile", "rollback", "--to", "99", "--user", taught)
+    assert missing.code == 1
+    assert "not saved" in missing.complaint
+
+
+def test_profile_edit_from_a_file_and_in_the_editor(dev: Dev, tmp_path: Path) -> None:
+    body = tmp_path / "body.md"
+    body.write_text("# User Memory\n\n## Identity\n- Name: Grace\n", "utf-8")
+    assert "version 1" in dev.ok("profile", "edit", "--user", "grace", "--file", str(body)).out
+    assert "unchanged" in dev.ok("profile", "edit", "--user", "grace", "--file", str(body)).out
+
+    editor = tmp_path / "editor.sh"
+    editor.write_text('#!/bin/sh\nsed -i "s/Grace/Grace Hopper/" "$1"\n', "utf-8")
+    editor.chmod(0o700)
+    edited = afterturn("profile", "edit", "--user", "grace", data_dir=dev.data_dir, env={"EDITOR": str(editor)})
+    assert edited.code == 0, edited
+    assert "- Name: Grace Hopper" in dev.ok("profile", "show", "--user", "grace").out
+
+
+def test_an_edit_that_meets_another_one_loses_nothing(dev: Dev, tmp_path: Path) -> None:
+    """While the editor is open, somebody else saves: both versions are shown, the text stays in a file."""
+    other = tmp_path / "other.md"
+    other.write_text("## Identity\n- Name: Other\n", "utf-8")
+    saving = " ".join(command("profile", "edit", "--user", "linus", "--file", str(other)))
+    editor = tmp_path / "editor.sh"
+    editor.write_text(f'#!/bin/sh\n{saving} >/dev/null || exit 3\nprintf "## Identity\\n- Name: Mine\\n" > "$1"\n', "utf-8")
+    editor.chmod(0o700)
+    env = {"VISUAL": str(editor), "TMPDIR": str(tmp_path)}
+    done = afterturn("profile", "edit", "--user", "linus", data_dir=dev.data_dir, env=env)
+    assert done.code == 1, done
+    assert "nothing was overwritten" in done.err
+    assert "-- Name: Other" in done.err
+    assert "+- Name: Mine" in done.err
+    assert done.err.splitlines()[-1].startswith("afterturn: not saved")
+    kept = next(tmp_path.glob("afterturn-profile-*.md"))
+    assert str(kept) in done.err
+    assert "Mine" in kept.read_text("utf-8")
+    assert "- Name: Other" in dev.ok("profile", "show", "--user", "linus").out
+
+
+def test_a_user_without_a_profile(dev: Dev) -> None:
+    assert dev.ok("profile", "show", "--user", "nobody", "--json").json["exists"] is False
+    done = dev.ok("profile", "show", "--user", "nobody")
+    assert done.out == ""
+    assert "no profile yet" in done.err
+    assert dev.ok("profile", "history", "--user", "nobody", "--json").json == []
+
+
+def test_status_runs_rerun_spool(dev: Dev, taught: str) -> None:
+    status = dev.ok("status", "--user", taught, "--json").json
+    assert status["enablement"]["active"] is True
+    assert status["pending_turns"] == 0
+    assert [turn["outcome"] for turn in status["recent"]] == ["updated", "updated"]
+    runs = dev.ok("runs", "--user", taught, "--json").json
+    assert {run["workflow_id"] for run in runs} == {f"post-answer/demo/{taught}"}
+    assert "nothing to run again" in dev.ok("rerun", "--user", taught).out
+    assert dev.ok("spool", "status", "--json").json["waiting_bytes"] == 0
+    assert dev.ok("spool", "drain", "--json").json["recorded"] == 0
+
+
+def test_settings_of_a_space_and_why_memory_is_off(dev: Dev) -> None:
+    dev.ok("space", "set", "quiet", "context_memory=false", "max_tokens=800")
+    stored = dev.ok("space", "show", "quiet", "--json").json
+    assert stored["settings"]["max_tokens"] == 800
+    off = dev.ok("enablement", "--space", "quiet", "--json").json
+    assert [reason["code"] for reason in off["reasons"]] == ["space_off"]
+    dev.ok("space", "set", "quiet", "context_memory=")
+    assert "memory is on" in dev.ok("enablement", "--space", "quiet").out
+
+    dev.ok("preference", "deny", "--user", "shy")
+    assert "opted out" in dev.ok("enablement", "--user", "shy").out
+    dev.ok("preference", "allow", "--user", "shy")
+    assert "memory is on" in dev.ok("enablement", "--user", "shy").out
+
+
+def test_two_roots_clash_until_one_is_removed(dev: Dev) -> None:
+    company = ("--tenant", "two-roots")
+    dev.ok("space", "set", "a", "root_folder=one", *company)
+    dev.ok("space", "set", "b", "root_folder=two", *company)
+    assert "one and two clash" in dev.ok("roots", "list", *company).out
+    assert "root_clash" in dev.ok("enablement", *company).out
+    assert dev("roots", "remove", "three", "--yes", *company).code == 2
+    dev.ok("roots", "remove", "two", "--yes", *company)
+    assert "memory is on" in dev.ok("enablement", *company).out
+    dev.ok("roots", "rename", "one", "main", *company)
+    roots = dev.ok("roots", "list", "--json", *company).json
+    assert [root["folder"] for root in roots if root["active"]] == ["main"]
+
+
+def test_chat_shows_what_is_injected_and_what_changed(dev: Dev) -> None:
+    said = "I live in Oslo.\n/profile\nWhat is 2 + 2?\n/history\nI prefer short answers.\n/undo\n/nonsense\n/quit\n"
+    done = dev.ok("chat", "--user", "chatty", stdin=said.encode())
+    assert "nothing injected" in done.out
+    assert "+- Lives in Oslo" in done.out
+    assert "injected into the system prompt:" in done.out
+    assert "What I know about you" in done.out
+    assert "(simulated)" in done.out
+    assert "memory: noop" in done.out
+    assert "profile v3" in done.out
+    assert "there is no command /nonsense" in done.out
+    assert "short" not in dev.ok("profile", "show", "--user", "chatty").out
+
+
+async def test_an_engine_that_dies_is_started_again(dev: Dev, taught: str) -> None:
+    s3 = next(pid for pid in children(dev.process.pid) if "weed" in psutil.Process(pid).name())
+    os.kill(s3, signal.SIGKILL)
+    await until(lambda: s3 not in children(dev.process.pid), what="the S3 server to be gone")
+    await until(lambda: dev("profile", "show", "--user", taught).code == 0, what="the profile to be readable again")
+    assert dev.ok("doctor").code == 0
+
+
+async def test_ctrl_c_stops_everything_and_the_data_stays(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with running("dev", data_dir=data_dir, until="ready") as process:
+        first = Dev(process, data_dir)
+        first.ok("profile", "edit", "--user", "ada", "--file", "-", stdin=b"## Identity\n- Name: Ada\n")
+        below = children(process.pid)
+        ports = first.record["temporal_address"], first.record["settings"]["object_store_endpoint"]
+        assert stop(process, signal.SIGINT) == 0
+        await until(lambda: not [pid for pid in below if psutil.pid_exists(pid)], what="the servers to end")
+    assert not (data_dir / "dev.json").exists()
+    assert first("profile", "show", "--user", "ada").code == 1
+
+    with running("dev", data_dir=data_dir, until="ready") as process:
+        second = Dev(process, data_dir)
+        assert "- Name: Ada" in second.ok("profile", "show", "--user", "ada").out
+        assert (second.record["temporal_address"], second.record["settings"]["object_store_endpoint"]) == ports
+        below = children(process.pid)
+        # A killed dev takes its servers with it, and the next one is not fooled by what it left.
+        process.kill()
+        process.wait()
+        await until(lambda: not [pid for pid in below if psutil.pid_exists(pid)], what="the servers to end")
+    assert (data_dir / "dev.json").exists()
+    assert "no `afterturn dev` runs" in afterturn("profile", "show", data_dir=data_dir).complaint
+
+
+def test_settings_in_the_environment_that_are_wrong_start_nothing(tmp_path: Path) -> None:
+    done = afterturn("dev", data_dir=tmp_path / "data", env={"AFTERTURN_SIMULATED_FAULTS": "nonsense=1"})
+    assert done.code != 0
+    assert "nonsense" in done.complaint
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
+    assert environment()["LC_ALL"]
