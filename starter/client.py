@@ -350,15 +350,22 @@ class MemoryClient:
         if self._closed:
             return
         self._closed = True
+        loop = asyncio.get_running_loop()
+        end = loop.time() + CLOSE_S
+
+        def left() -> float:
+            return max(0.1, end - loop.time())
+
         if self._warming is not None:
             await asyncio.gather(self._warming, return_exceptions=True)
-        await self._relay.aclose(within_s=CLOSE_S)
-        await self._recorder.aclose(within_s=CLOSE_S)
-        await self._loader.aclose(within_s=CLOSE_S)
+        # Turns first: all that follows is only for them, or can be had again.
+        await self._recorder.aclose(within_s=left())
+        await self._relay.aclose(within_s=left())
         if self._signaller is not None:
-            await self._signaller.aclose(within_s=CLOSE_S)
+            await self._signaller.aclose(within_s=left())
         for guard in (self._signals, self._tables, self._objects):
-            await guard.aclose(within_s=CLOSE_S)
+            await guard.aclose(within_s=left())
+        await self._loader.aclose(within_s=left())
         for close in self._parts.close:
             await close()
 

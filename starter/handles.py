@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio.client import (
@@ -37,7 +36,7 @@ from memory.ports import Directory, EventLog
 from memory.profiles import Profiles, ProfileSnapshot
 from memory.settings import Settings
 from starter.loading import Loader, root_of
-from starter.temporal import temporal_errors, user_search_attributes
+from starter.temporal import ask, temporal_errors, user_search_attributes
 from starter.views import EditResult, ProfileVersion, ProfileView, RerunResult, UserStatus
 
 T = TypeVar("T")
@@ -45,7 +44,7 @@ T = TypeVar("T")
 MAX_DOCUMENT_BYTES = 1024 * 1024
 MAX_PENDING_COUNT = 1_000
 RECENT_TURNS = 10
-STATUS_TIMEOUT = timedelta(seconds=3)
+STATUS_S = 5.0
 FIRST_POLL_S = 0.05
 LONGEST_POLL_S = 1.0
 
@@ -146,8 +145,8 @@ class Handles:
         limit_s = self._settings.edit_timeout_s
         unsure = f"it may still be applied; read the profile again to see (its id is {update_id[:80]})"
         try:
-            with temporal_errors(f"the {what} of a profile"):
-                async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(limit_s):
+                with temporal_errors(f"the {what} of a profile"):
                     return await client.execute_update_with_start_workflow(
                         name, request, start_workflow_operation=start, id=update_id, result_type=WriteReply
                     )
@@ -198,11 +197,7 @@ class Handles:
     async def _run(self, scope: Scope) -> tuple[bool, str | None, str | None]:
         """``(running, stage, run id)`` of the user's last run; the search attribute says the stage, so no worker is needed."""
         handle = (await self._temporal()).get_workflow_handle(scope.post_answer_workflow_id)
-        try:
-            with temporal_errors("reading a workflow's state"):
-                found = await _unless_missing(handle.describe(rpc_timeout=STATUS_TIMEOUT))
-        except TimeoutError:
-            raise MemoryUnavailable("Temporal did not answer in time") from None
+        found = await ask(_unless_missing(handle.describe()), "the state of a workflow", within_s=STATUS_S)
         if found is None:
             return False, None, None
         running = found.status is WorkflowExecutionStatus.RUNNING
@@ -231,8 +226,8 @@ class Handles:
     async def _run_ends(self, scope: Scope, run_id: str, within_s: float) -> None:
         handle = (await self._temporal()).get_workflow_handle(scope.post_answer_workflow_id, run_id=run_id)
         try:
-            with temporal_errors("waiting for a workflow"):
-                async with asyncio.timeout(within_s):
+            async with asyncio.timeout(within_s):
+                with temporal_errors("waiting for a workflow"):
                     await _unless_missing(handle.result())
         except (TimeoutError, WorkflowFailureError):
             return

@@ -20,7 +20,7 @@ from memory.model.errors import MemoryUnavailable
 from memory.model.names import POST_ANSWER_WORKFLOW, TASK_QUEUE, TURNS_RECORDED_SIGNAL
 from memory.model.scope import Scope
 from memory.model.steps import PostAnswerInput, TurnsRecorded, UserRef
-from starter.temporal import temporal_errors, user_search_attributes
+from starter.temporal import ask, user_search_attributes
 
 MAX_IN_FLIGHT_PER_WORKFLOW = 20
 MAX_IDS_PER_SIGNAL = 500
@@ -131,21 +131,21 @@ class TurnSignaller:
         self._launch(scope, lane, batch)
 
     async def _call(self, scope: Scope, turn_ids: tuple[str, ...]) -> None:
-        with temporal_errors("the signal to start a turn's workflow"):
-            await self._client.start_workflow(
-                POST_ANSWER_WORKFLOW,
-                PostAnswerInput(user=UserRef.of(scope)),
-                id=scope.post_answer_workflow_id,
-                task_queue=TASK_QUEUE,
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                search_attributes=user_search_attributes(scope),
-                static_summary="memory after the answer",
-                priority=Priority(fairness_key=scope.tenant[:64]),
-                start_signal=TURNS_RECORDED_SIGNAL,
-                start_signal_args=[TurnsRecorded(turn_ids=_bounded(turn_ids))],
-                rpc_timeout=timedelta(seconds=self._rpc_timeout_s),
-            )
+        start = self._client.start_workflow(
+            POST_ANSWER_WORKFLOW,
+            PostAnswerInput(user=UserRef.of(scope)),
+            id=scope.post_answer_workflow_id,
+            task_queue=TASK_QUEUE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            search_attributes=user_search_attributes(scope),
+            static_summary="memory after the answer",
+            priority=Priority(fairness_key=scope.tenant[:64]),
+            start_signal=TURNS_RECORDED_SIGNAL,
+            start_signal_args=[TurnsRecorded(turn_ids=_bounded(turn_ids))],
+            rpc_timeout=timedelta(seconds=self._rpc_timeout_s),
+        )
+        await ask(start, "the signal that starts a turn's workflow", within_s=self._rpc_timeout_s)
 
     async def aclose(self, *, within_s: float = 5.0) -> None:
         """Let what is under way end, then give up on it."""

@@ -7,9 +7,10 @@ every Temporal tool. Where none of them names a server, that of a running ``afte
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import TypeVar
 
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
@@ -24,10 +25,13 @@ from memory.model.names import SEARCH_ATTRIBUTES, SEARCH_TENANT, SEARCH_USER
 from memory.model.scope import Scope
 from memory.settings import Settings, read_dev_file, temporal_environment
 
+T = TypeVar("T")
+
 DEFAULT_ADDRESS = "localhost:7233"
 DEFAULT_NAMESPACE = "default"
 CONNECT_TIMEOUT = timedelta(seconds=5)
-OPERATOR_TIMEOUT = timedelta(seconds=10)
+CONNECT_S = 15.0
+OPERATOR_S = 10.0
 REGISTER_WAIT_S = 10.0
 
 _REFUSED = {
@@ -53,13 +57,11 @@ async def connect(settings: Settings, *, address: str | None = None, namespace: 
     """
     options = connect_options(settings, address=address, namespace=namespace)
     options.setdefault("target_host", DEFAULT_ADDRESS)
-    with temporal_errors(f"connecting to {options.get('target_host')}"):
-        return await Client.connect(
-            **options,
-            data_converter=pydantic_data_converter,
-            connect_timeout=CONNECT_TIMEOUT,
-            lazy=lazy,
-        )
+    return await ask(
+        Client.connect(**options, data_converter=pydantic_data_converter, connect_timeout=CONNECT_TIMEOUT, lazy=lazy),
+        f"connecting to {options.get('target_host')}",
+        within_s=CONNECT_S,
+    )
 
 
 def connect_options(
@@ -114,7 +116,8 @@ async def ensure_search_attributes(client: Client) -> tuple[str, ...]:
         search_attributes=dict.fromkeys(missing, IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD),
     )
     try:
-        await client.operator_service.add_search_attributes(request, timeout=OPERATOR_TIMEOUT)
+        async with asyncio.timeout(OPERATOR_S):
+            await client.operator_service.add_search_attributes(request)
     except RPCError as error:
         if error.status in _REFUSED:
             raise InvalidSettings(
@@ -123,6 +126,8 @@ async def ensure_search_attributes(client: Client) -> tuple[str, ...]:
             ) from None
         if error.status is not RPCStatusCode.ALREADY_EXISTS:
             raise _mapped(error, "adding search attributes") from None
+    except TimeoutError:
+        raise MemoryUnavailable("Temporal did not answer in time: adding search attributes") from None
     try:
         async with asyncio.timeout(REGISTER_WAIT_S):
             while await _missing_attributes(client):
@@ -134,14 +139,27 @@ async def ensure_search_attributes(client: Client) -> tuple[str, ...]:
 
 async def _missing_attributes(client: Client) -> tuple[str, ...]:
     request = ListSearchAttributesRequest(namespace=client.namespace)
-    with temporal_errors("reading search attributes"):
-        known = (await client.operator_service.list_search_attributes(request, timeout=OPERATOR_TIMEOUT)).custom_attributes
+    listing = client.operator_service.list_search_attributes(request)
+    known = (await ask(listing, "reading search attributes", within_s=OPERATOR_S)).custom_attributes
     wrong = [n for n in SEARCH_ATTRIBUTES if n in known and known[n] != IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD]
     if wrong:
         raise InvalidSettings(
             f"the search attributes {', '.join(wrong)} of the namespace {client.namespace} exist with a type other than Keyword"
         )
     return tuple(name for name in SEARCH_ATTRIBUTES if name not in known)
+
+
+async def ask(work: Awaitable[T], what: str, *, within_s: float) -> T:
+    """Await a call to the server, however it hangs: the SDK's own time-outs do not cover a connection that never answers.
+
+    Raises what :func:`temporal_errors` raises; MemoryUnavailable when the time is over.
+    """
+    try:
+        async with asyncio.timeout(within_s):
+            with temporal_errors(what):
+                return await work
+    except TimeoutError:
+        raise MemoryUnavailable(f"Temporal did not answer within {within_s:g} s: {what}") from None
 
 
 @contextmanager
