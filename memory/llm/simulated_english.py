@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (tables of patterns read best one to a line)
 """English statements that the simulated model recognises."""
 
 from __future__ import annotations
@@ -7,31 +8,32 @@ from collections.abc import Iterator
 
 from memory.llm.simulated_patterns import Pattern, custom, fact, facts, favourite, gone, likes, reworded, say, tidy
 from memory.llm.simulated_slots import Statement
+from memory.llm.simulated_text import word_set
 
 _ADV = r"(?:(?:currently|now|also|just|actually|still|really|always|mostly|usually|recently|only|already|mainly|primarily|finally)\s+){0,2}"
 _I = rf"(?:\bI\s+|\band\s+){_ADV}"
 _AM = rf"(?:\bI(?:\s+am|'m)\s+|\band\s+(?:am\s+)){_ADV}"
 _HAVE = rf"\bI(?:\s+have|'ve)?\s+{_ADV}"
 _STOP = (
-    r"(?=\s*(?:$|[;!?()\n—。]|\.(?:\s|$)|,?\s+(?:and|but|so|then)\s+(?:I|I'm|I've|my|we|our|it|that|am|work|live|please|you|can|could|this|the)\b|,?\s+(?:because|since|while|which|"
+    r"(?=\s*(?:$|[;!?()\n—。]|(?<!\bSt)(?<!\bDr)(?<!\bInc)(?<!\bMt)\.(?:\s|$)|,?\s+(?:and|but|so|then)\s+(?:I|I'm|I've|my|we|our|it|that|am|work|live|please|you|can|could|this|the)\b|,?\s+(?:because|since|while|which|"
     r"who|where|when|if|though|although|btw|for now|as of|these days|instead of|rather than)\b{comma}))"
 )
 _END = _STOP.format(comma=r"|,|\s+(?:and|but)\s")
 _LIST_END = _STOP.format(comma=r"|,\s+(?:I|I'm|my|we|so|but|it|that|please|can|could)\b|,?\s+not\s")
 _V = rf"(?P<v>[^\n;!?]{{1,90}}?){_END}"
 _LIST = rf"(?P<v>[^\n;!?]{{1,120}}?){_LIST_END}"
-_NAME = r"(?-i:(?P<v>[A-ZÀ-Þ][\w'-]+(?:\s+(?:de|van|von|der|da|del|bin|[A-ZÀ-Þ][\w'-]*\.?)){0,3}))"
-_PLACE = rf"(?P<v>(?-i:[A-ZÀ-Þ])[^\n;!?,]{{1,60}}?){_END}"
+_NAME = r"(?-i:(?:(?:Dr|Prof|Mr|Mrs|Ms)\.?\s+)?(?P<v>[A-ZÀ-Þ][\w'-]+(?:\s+(?:de|van|von|der|da|del|bin|[A-ZÀ-Þ][\w'-]*\.?)){0,3}))"
+_PLACE = rf"(?P<v>(?-i:[A-ZÀ-Þ])[^\n;!?,]{{1,60}}?(?:,\s+(?-i:(?!I\b)[A-Z])[\w. ]{{1,25}}?)?){_END}"
 _ORG = rf"(?:the\s+)?(?P<employer>(?-i:[A-Z0-9À-Þ])[^\n;!?,]{{0,60}}?){_END}"
 _TO_THE_END = r"(?P<v>[^\n?!;]{3,160})"
 
-_NOT_NAMES = frozenset(
+_NOT_NAMES = word_set(
     """
-    german english french spanish italian american british chinese indian japanese korean russian polish dutch turkish austrian swiss
-    canadian australian brazilian portuguese irish scottish swedish norwegian danish finnish greek european african asian mexican ok okay
-    done sure sorry back here ready fine good great happy sad tired busy not just so very also still now currently from in at on a an
-    christian muslim jewish hindu buddhist catholic
-    """.split()
+    german english french spanish italian american british chinese indian japanese korean russian polish dutch turkish
+    austrian swiss canadian australian brazilian portuguese irish scottish swedish norwegian danish finnish greek
+    european african asian mexican ok okay done sure sorry back here ready fine good great happy sad tired busy not just
+    so very also still now currently from in at on a an christian muslim jewish hindu buddhist catholic
+    """
 )
 _JOB = re.compile(
     r"\b(?:\w+(?:er|or|ist|ian|ant|eer|yst)|manager|nurse|lead|head|chief|architect|chef|cook|lawyer|analyst|c[etofi]o|vp|president|director|"
@@ -188,6 +190,16 @@ ENGLISH: tuple[Pattern, ...] = (
     gone("en", "remove", "place", rf"\bI\s+(?:no\s+longer|don't|do\s+not)\s+live\s+in\s+{_V}"),
     facts(
         "en",
+        rf"\bno\s+longer\s+work\s+(?:at|for)\s+[^\n;!?,]{{1,60}}?,?\s+but\s+(?:now\s+)?(?:at|for)\s+{_ORG}",
+        employer="set",
+    ),
+    custom(
+        "en",
+        rf"(?:I'm|I\s+am|this\s+is)\s+{_NAME.replace('(?P<v>', '(?:')},\s+(?:an?\s+|the\s+)?(?P<role>[^\n;!?,]{{2,60}}?)(?:\s+(?:at|for|with)\s+{_ORG}|{_END})",
+        _role,
+    ),
+    facts(
+        "en",
         rf"{_I}work(?:ing)?\s+{_ADV}as\s+(?:an?\s+|the\s+)?(?P<role>[^\n;!?,]{{2,60}}?)(?:\s+(?:at|for|with)\s+{_ORG}|{_END})",
         role="set",
         employer="set",
@@ -209,9 +221,13 @@ ENGLISH: tuple[Pattern, ...] = (
     fact("en", "role", rf"\bI(?:'ve|\s+have|\s+was|'ve\s+been|\s+have\s+been|\s+got)\s+{_ADV}promoted\s+to\s+{_V}"),
     fact("en", "team", rf"{_AM}(?:on|in|part\s+of)\s+the\s+(?P<v>[\w&/ -]{{2,40}}?)\s+(?:team|department|squad)\b"),
     fact("en", "team", rf"\bmy\s+(?:new\s+)?team\s+is\s+(?:now\s+)?(?:called\s+)?(?:the\s+)?{_V}"),
-    fact("en", "place", rf"{_I}live\s+{_ADV}in\s+{_PLACE}"),
+    fact("en", "place", rf"(?:{_I}|\bwe\s+{_ADV})live\s+{_ADV}in\s+{_PLACE}"),
     fact("en", "place", rf"{_AM}(?:living|based|located)\s+(?:out\s+of\s+|in\s+){_PLACE}"),
-    fact("en", "place", rf"{_HAVE}(?:moved|relocated)\s+(?:from\s+[^\n,;.]{{1,40}}?\s+)?(?:back\s+)?to\s+(?!the\b){_PLACE}"),
+    fact(
+        "en",
+        "place",
+        rf"(?:{_HAVE}|\bwe(?:\s+have|'ve)?\s+{_ADV})(?:moved|relocated)\s+(?:from\s+[^\n,;.]{{1,40}}?\s+)?(?:back\s+)?to\s+(?!the\b){_PLACE}",
+    ),
     fact("en", "origin", rf"\bI(?:'m|\s+am|\s+come)\s+(?:originally\s+)?from\s+{_PLACE}"),
     fact("en", "time_zone", rf"\bmy\s+time\s?zone\s+is\s+(?:now\s+)?{_V}"),
     fact("en", "time_zone", rf"{_AM}(?:on|in)\s+(?:the\s+)?(?P<v>[A-Za-z+/0-9:_-]{{2,40}})\s+time(?:\s?zone)?\b"),
@@ -225,7 +241,7 @@ ENGLISH: tuple[Pattern, ...] = (
     ),
     likes(
         "en",
-        rf"\bI\s+(?:really\s+)?(?:don't|do\s+not)\s+(?:really\s+)?(?:like|enjoy)\s+(?!it\b|that\b|this\b|the way\b|how\b){_LIST}",
+        rf"\bI\s+(?:really\s+)?(?:don't|do\s+not)\s+(?:really\s+)?(?:like|enjoy)\s+(?!it\b|that\b|this\b|the way\b|how\b)(?![^\n.;!?]{{0,80}}\bany\s?more\b){_LIST}",
         negative=True,
     ),
     likes(
@@ -249,7 +265,7 @@ ENGLISH: tuple[Pattern, ...] = (
     # how to answer
     custom(
         "en",
-        rf"(?:^|[,.:;]\s*|\b(?:and|but|so|please|always|now on|could you|can you|would you)\s+)(?:please\s+|always\s+|just\s+)*(?P<v>(?:answer|reply|respond|keep\s+(?:your\s+|the\s+|all\s+)?(?:answers|replies|responses|it|"
+        r"(?:^|[,.:;]\s*|\b(?:and|but|so|please|always|now on|could you|can you|would you)\s+)(?:please\s+|always\s+|just\s+)*(?P<v>(?:answer|reply|respond|keep\s+(?:your\s+|the\s+|all\s+)?(?:answers|replies|responses|it|"
         r"things)|be\s+(?:more\s+)?(?:concise|brief|short|terse|formal|informal|casual|detailed)|use\s+(?:bullet|short|simple|plain|metric|imperial|celsius|fahrenheit|emojis?|"
         r"tables|a\s+(?:formal|casual|informal))|do(?:n't|\s+not)\s+use|stop\s+using|no\s+(?:more\s+)?(?:emojis?|bullet)|avoid|switch\s+to|speak|write\s+to\s+me|talk\s+to\s+me)\b"
         r"(?!\s+(?:this|that|the\s+(?:question|following|e-?mail|letter|message)|him|her|them|yes|with\s+yes|to\s+(?:this|him|her|the|my))\b)[^\n?!;]{0,160})",
@@ -258,7 +274,7 @@ ENGLISH: tuple[Pattern, ...] = (
     ),
     custom(
         "en",
-        rf"{_I}(?:would\s+)?(?:prefer|like|love|want|need|appreciate)\s+(?P<v>(?=[^\n;?!]{{0,100}}(?:{_ABOUT_ANSWERS.pattern}))[^\n;?!]{{2,160}})",
+        rf"(?:{_I}(?:would\s+)?|\bI'd\s+)(?:prefer|like|love|want|need|appreciate)\s+(?P<v>(?=[^\n;?!]{{0,100}}(?:{_ABOUT_ANSWERS.pattern}))[^\n;?!]{{2,160}})",
         _shapes,
     ),
     custom(
@@ -326,7 +342,7 @@ ENGLISH: tuple[Pattern, ...] = (
     fact(
         "en",
         "knows",
-        rf"{_I}know\s+(?:how\s+to\s+)?(?!that\b|what\b|how\b|why\b|who\b|where\b|it\b|you\b|this\b|him\b|her\b|them\b|nothing\b|a\s+lot\b|about\b|of\b|the\b|my\b|if\b|i\b){_LIST}",
+        rf"{_I}know\s+(?!that\b|what\b|how\b(?!\s+to\s)|why\b|who\b|where\b|it\b|you\b|this\b|him\b|her\b|them\b|nothing\b|a\s+lot\b|about\b|of\b|the\b|my\b|if\b|i\b){_LIST}",
         action="add",
     ),
     fact("en", "knows", rf"\bI\s+can\s+(?:program|code|write\s+code)\s+in\s+{_LIST}", action="add"),
@@ -367,7 +383,7 @@ ENGLISH: tuple[Pattern, ...] = (
         "en",
         "remove_like",
         "follow_up",
-        r"(?:^|[,.;]\s*)(?P<v>[^,.;!?\n]{3,80}?)\s+(?:is|are|was|has\s+been|have\s+been)\s+(?:now\s+|already\s+|all\s+)?(?:done|finished|completed|sent|submitted|taken\s+care\s+of|cancelled|canceled)\b",
+        rf"(?:^|[,.;]\s*)(?P<v>[^,.;!?\n]{{3,80}}?)\s+(?:is|are|was|has\s+been|have\s+been)\s+(?:now\s+|already\s+|all\s+)?(?:taken\s+care\s+of|{_DID})\b",
     ),
     gone(
         "en",

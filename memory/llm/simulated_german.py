@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (tables of patterns read best one to a line)
 """German statements that the simulated model recognises."""
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _V = rf"(?P<v>[^\n;!?]{{1,90}}?){_END}"
 _LIST = rf"(?P<v>[^\n;!?]{{1,120}}?){_LIST_END}"
 _NAME = r"(?-i:(?P<v>[A-ZÄÖÜ][\w'-]+(?:\s+(?:von|van|de|zu|der|[A-ZÄÖÜ][\w'-]*\.?)){0,3}))"
 _CAPITAL = r"(?-i:[A-ZÄÖÜ0-9])"
-_ORG = rf"(?:der\s+|dem\s+|den\s+|die\s+)?(?P<employer>{_CAPITAL}[^\n;!?,]{{0,60}}?){_END}"
+_ORG = rf"(?P<employer>(?:der\s+|dem\s+|den\s+|die\s+)?{_CAPITAL}[^\n;!?,]{{0,60}}?){_END}"
 _TO_THE_END = r"(?P<v>[^\n?!;]{3,160})"
 _JOB = re.compile(
     r"\b\w*(?:er|erin|ist|istin|ent|entin|ant|antin|eur|eurin|or|orin|loge|login|leiter|leiterin|arzt|ärztin|anwalt|anwältin|kraft|mann|frau|chef|chefin|koch|köchin|"
@@ -34,6 +35,9 @@ _NO_JOB = re.compile(
     r"Raucher(?:in)?|Kunde|Kundin|Nutzer(?:in)?|Wiener|Zürcher|Frankfurter|immer|wieder|aber|hier|sehr|Mann|Frau|sicher|unsicher|leider|weiter|später|spät|der|"
     r"wer|besser|älter|jünger|näher|schwer|froher?|guter|Patient(?:in)?)\b",
     re.IGNORECASE,
+)
+_NAME_LIKE_JOB = re.compile(
+    r"(?:Peter|Oliver|Alexander|Werner|Günth?er|Dieter|Walter|Martin|Kevin|Robin|Kath?rin|Karin|Benjamin|Valentin|Jasmin|Christopher|Rainer|Holger|Xaver)\b"
 )
 _DUE = re.compile(
     r"\b(?:bis|vor|am|nächste\w*|morgen|übermorgen|heute|diese\w*|spätestens)\b.{0,30}|\b(?:montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag)\b",
@@ -59,7 +63,7 @@ def _is(match: re.Match[str], stamp: str) -> Iterator[Statement]:
     employer = tidy(match["employer"] or "")
     if not value or _NO_JOB.search(value):
         return
-    if _JOB.search(value.split()[-1]) or employer:
+    if employer or (_JOB.search(value.split()[-1]) and not _NAME_LIKE_JOB.match(value)):
         yield say("set" if "jetzt" in match[0].lower() else "set_if_new", "role", "de", value)
         if employer:
             yield say("set", "employer", "de", employer)
@@ -159,6 +163,16 @@ GERMAN: tuple[Pattern, ...] = (
     ),
     gone("de", "remove", "place", rf"\b(?:ich\s+(?:wohne|lebe)|(?:wohne|lebe)\s+ich)\s+{_ADV}nicht\s+mehr\s+in\s+{_V}"),
     facts(
+        "de",
+        rf"\b(?:ich\s+arbeite|arbeite\s+ich)\s+{_ADV}nicht\s+(?:mehr\s+)?(?:bei|für)\s+[^\n;!?,]{{1,60}}?,\s+sondern\s+(?:jetzt\s+)?(?:bei|für)\s+{_ORG}",
+        employer="set",
+    ),
+    fact(
+        "de",
+        "place",
+        rf"\b(?:ich\s+(?:wohne|lebe)|(?:wohne|lebe)\s+ich)\s+{_ADV}nicht\s+(?:mehr\s+)?in\s+[^\n;!?,]{{1,60}}?,\s+sondern\s+(?:jetzt\s+)?in\s+(?P<v>{_CAPITAL}[^\n;!?,]{{1,60}}?){_END}",
+    ),
+    facts(
         "de", rf"{_ich('arbeite')}als\s+(?P<role>[^\n;!?,]{{2,60}}?)(?:\s+(?:bei|für)\s+{_ORG}|{_END})", role="set", employer="set"
     ),
     facts("de", rf"{_ich('arbeite')}(?:bei|für)\s+{_ORG}", employer="set"),
@@ -191,7 +205,7 @@ GERMAN: tuple[Pattern, ...] = (
     fact("de", "time_zone", rf"\bmeine\s+zeitzone\s+ist\s+(?:jetzt\s+)?{_V}"),
     fact("de", "native", rf"\bmeine\s+muttersprache\s+ist\s+{_V}"),
     fact("de", "speaks", rf"{_ich('spreche')}(?:fließend\s+)?(?P<v>{_CAPITAL}[^\n;!?]{{1,80}}?){_LIST_END}", action="add"),
-    gone("de", "remove", "likes", rf"\b(?:ich\s+mag|mag\s+ich)\s+(?P<v>[^\n;!?,]{{2,60}}?)\s+nicht\s+mehr\b"),
+    gone("de", "remove", "likes", r"\b(?:ich\s+mag|mag\s+ich)\s+(?P<v>[^\n;!?,]{2,60}?)\s+nicht\s+mehr\b"),
     likes(
         "de",
         r"\b(?:ich\s+mag|mag\s+ich)\s+(?!es\b|das\b|dich\b)(?P<v>[^\n;!?,]{2,60}?)\s+(?:gar\s+|überhaupt\s+)?nicht\b(?!\s+mehr)",
@@ -281,7 +295,7 @@ GERMAN: tuple[Pattern, ...] = (
     fact(
         "de",
         "knows",
-        rf"\bich\s+kenne\s+mich\s+(?:sehr\s+gut\s+|gut\s+)?(?:mit|in)\s+(?P<v>[^\n;!?,]{{2,60}}?)\s+(?:sehr\s+gut\s+|gut\s+)?aus\b",
+        r"\bich\s+kenne\s+mich\s+(?:sehr\s+gut\s+|gut\s+)?(?:mit|in)\s+(?P<v>[^\n;!?,]{2,60}?)\s+(?:sehr\s+gut\s+|gut\s+)?aus\b",
         action="add",
     ),
     fact(
@@ -302,7 +316,7 @@ GERMAN: tuple[Pattern, ...] = (
         "de",
         "remove_like",
         "follow_up",
-        rf"\b(?:du\s+(?:musst|brauchst)\s+mich\s+nicht\s+(?:mehr\s+)?(?:daran\s+|an\s+)?)(?P<v>[^\n?!;]{{3,160}}?)\s*(?:zu\s+)?erinnern",
+        r"\b(?:du\s+(?:musst|brauchst)\s+mich\s+nicht\s+(?:mehr\s+)?(?:daran\s+|an\s+)?)(?P<v>[^\n?!;]{3,160}?)\s*(?:zu\s+)?erinnern",
     ),
     gone(
         "de",

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (patterns)
 """Shared parts of the language tables of the simulated model."""
 
 from __future__ import annotations
@@ -7,15 +8,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from memory.llm.simulated_slots import SLOTS, Action, Language, Statement, bullet_text, key_of
+from memory.llm.simulated_text import word_set
 
 Make = Callable[[re.Match[str], str], Iterable[Statement]]
 """From a match and the stamp of the turn to statements."""
 
-_NO_VALUE = frozenset(
+_NO_VALUE = word_set(
     """
-    it this that these those there here them him her you me us everything something nothing anything someone what which how so too well
-    to be a an the no not es das dies dir dich ihn sie mir mich alles etwas nichts so nicht kein keine ja nein 这个 那个 它 你 这 那 什么
-    """.split()
+    it this that these those there here them him her you me us everything something nothing anything someone what which
+    how so too well to be a an the no not es das dies dir dich ihn sie mir mich alles etwas nichts so nicht kein keine
+    ja nein 这个 那个 它 你 这 那 什么
+    """
 )
 _HEALTH = re.compile(
     r"\b(?:diabet\w*|cancer|depress\w*|anxiety|disorder|adhd|autis\w*|asthma\w*|allerg\w*|pregnan\w*|disease|illness|sick|surgery|therapy|medication|"
@@ -24,7 +27,7 @@ _HEALTH = re.compile(
 )
 _TAIL = re.compile(
     r"\s*(?:,\s*)?\b(?:now|currently|these days|at the moment|right now|any ?more|too|also|as well|please|thanks|thank you|again|very well|quite well|"
-    r"pretty well|really well|well|very much|a lot|so much|at heart|actually|by the way|though|jetzt|gerade|zurzeit|zur zeit|momentan|derzeit|nun|mehr|"
+    r"pretty well|really well|well|very much|a lot|so much|at heart|actually|originally|recently|yesterday|last (?:year|month|week|spring|summer|autumn|fall|winter)|by the way|though|jetzt|gerade|zurzeit|zur zeit|momentan|derzeit|nun|mehr|"
     r"auch|bitte|danke|sehr gut|ganz gut|recht gut|gut|fließend|sehr|übrigens)$",
     re.IGNORECASE,
 )

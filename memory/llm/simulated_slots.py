@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (patterns)
 """What the simulated model can know: slots, how each is written as a bullet, and how a bullet is recognised again."""
 
 from __future__ import annotations
@@ -132,30 +133,26 @@ _MILESTONE_VERB = re.compile(
 
 
 @cache
-def _beginnings() -> tuple[tuple[str, str, str], ...]:
-    """(beginning, end, slot), the longest beginnings first."""
-    found: list[tuple[str, str, str]] = []
+def _beginnings(section: str) -> tuple[tuple[str, str, str], ...]:
+    """(beginning, end, slot) of the bullets of a section, the longest first."""
+    found: set[tuple[str, str, str]] = set()
     for name, slot in SLOTS.items():
+        if slot.section != section:
+            continue
         for form in slot.forms:
             start, _, end = form.partition("{}")
             if start or end:
-                found.append((start.lower(), end.lower(), name))
-        found += [(start.lower(), "", name) for start in slot.also]
-    return tuple(sorted(set(found), key=lambda item: -len(item[0]) - len(item[1])))
+                found.add((start.lower(), end.lower(), name))
+        found |= {(start.lower(), "", name) for start in slot.also}
+    return tuple(sorted(found, key=lambda item: (-len(item[0]) - len(item[1]), item)))
 
 
 def read_bullet(section: str, text: str) -> tuple[str, str] | None:
     """(slot, key) of a bullet that has a form the simulated model knows; None for any other."""
     lower = text.lower()
-    for start, end, slot in _beginnings():
-        if (
-            SLOTS[slot].section == section
-            and lower.startswith(start)
-            and lower.endswith(end)
-            and len(lower) >= len(start) + len(end)
-        ):
-            value = text[len(start) : len(text) - len(end)]
-            return slot, key_of(slot, value)
+    for start, end, slot in _beginnings(section):
+        if lower.startswith(start) and lower.endswith(end) and len(lower) >= len(start) + len(end):
+            return slot, key_of(slot, text[len(start) : len(text) - len(end)])
     if section == WORK_CONTEXT and _MILESTONE_VERB.search(text):
         return "milestone", key_of("milestone", text)
     return None

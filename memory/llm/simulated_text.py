@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (patterns)
 """How the simulated model looks at text: what of a message are the user's own words, its sentences, and likeness of phrases."""
 
 from __future__ import annotations
@@ -5,6 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+
+def word_set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
 
 MAX_SENTENCES = 120
 MAX_SENTENCE_CHARS = 400
@@ -15,8 +21,8 @@ _QUOTED_SPAN = re.compile(r"[\"“„«「『][^\"“”„»」』\n]{25,2000}[
 _HANDED_OVER = re.compile(
     r"(?:(?:^|[.!?\n]\s*|\b(?:please|can you|could you|would you|bitte|kannst du|könntest du)\s+)"
     r"(?:summari[sz]e|translate|proofread|rewrite|rephrase|review|edit|shorten|explain|analy[sz]e|correct|fix|format|convert|parse|extract|improve|"
-    r"check|compare|übersetze?|fasse?|korrigier\w*|formulier\w*|überarbeite|erkläre?|analysiere|prüfe?|vergleiche?)"
-    r"|\b(?:here(?:'s| is| are)|hier (?:ist|sind)|the following|this is (?:the|an?)|the|my|an?|eine?|die|der|das|folgende\w*)\s[^\n:：.!?]{0,40}"
+    r"check|compare|reply|respond|answer|übersetze?|antworte|beantworte|fasse?|korrigier\w*|formulier\w*|überarbeite|erkläre?|analysiere|prüfe?|vergleiche?)"
+    r"|\b(?:here(?:'s| is| are)|hier (?:ist|sind)|the following|this is (?:the|an?)|the|this|my|an?|eine?|die|der|das|diese[nrs]?|folgende\w*)\s[^\n:：.!?]{0,40}"
     r"\b(?:e?-?mail|message|letter|article|text|log|transcript|document|page|flyer|story|code|says|reads|cv|résumé|essay|nachricht|brief|artikel|dokument|output|error))\b"
     r"[^\n:：.!?]{0,80}[:：]\s|(?:翻译|总结|校对|润色|改写|解释|下面是|以下是)[^\n:：。]{0,40}[:：]",
     re.IGNORECASE,
@@ -46,7 +52,7 @@ _QUESTION = re.compile(
 )
 _ZH_QUESTION = re.compile(r"[吗呢][？?。!！]?$|什么|怎么|为什么|多久|多少|哪[里个些儿]|几[点个]|谁")
 _BREAK = re.compile(
-    r"(?<=[.!?])[\"')\]]?\s+|(?<=[。！？；])|;\s|\n+|(?<=[a-zäöüß]):\s+(?=(?:I|Ich|ich|we|wir|the|das|der|die|my|mein\w*)\b)"
+    r"(?<=[.!?])[\"')\]]?\s+|(?<=[。！？；])|;\s|\n+|(?<=[a-zäöüß]:)\s+(?=(?:I|Ich|ich|we|wir|the|das|der|die|my|mein\w*)\b)"
 )
 _MONTH_NEXT = re.compile(r"(?:jan|feb|mär|mar|apr|mai|may|jun|jul|aug|sep|okt|oct|nov|dez|dec)\w*|[a-zäöü]", re.IGNORECASE)
 _ABBREVIATION = re.compile(
@@ -55,14 +61,15 @@ _ABBREVIATION = re.compile(
 _WORD = re.compile(r"[^\W_]+(?:[.+#'’-][^\W_]+)*[+#]*")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _STAMP = re.compile(r"^\d{4}-\d{2}-\d{2} \d{2}:\d{2} UTC: ")
-_STOP = frozenset(
+_STOP = word_set(
     """
-    a an the of to for in on at by with and or from into is are was were be been being it its this that these those my your our their his her i you we
-    they me us so as if then than about any all some new now still just already very quite really also too not no have has had do does did will
-    would can could should must there here what which who whom done finished one up out off over der die das den dem des ein eine einen einem
-    einer eines und oder von vom zu zum zur im ist sind war waren bin habe hat hatte ich du er sie es wir ihr mein meine meinen meinem dein
-    unser unsere nicht kein keine mehr jetzt noch schon auch sehr für mit auf an am bei bis nach aus als dass daran erledigt fertig
-    """.split()
+    a an the of to for in on at by with and or from into is are was were be been being it its this that these those my
+    your our their his her i you we they me us so as if then than about any all some new now still just already very
+    quite really also too not no have has had do does did will would can could should must there here what which who
+    whom done finished one up out off over der die das den dem des ein eine einen einem einer eines und oder von vom zu
+    zum zur im ist sind war waren bin habe hat hatte ich du er sie es wir ihr mein meine meinen meinem dein unser unsere
+    nicht kein keine mehr jetzt noch schon auch sehr für mit auf an am bei bis nach aus als dass daran erledigt fertig
+    """
 )
 
 
@@ -87,11 +94,15 @@ def own_words(message: str) -> str:
 
 def sentences(message: str) -> Iterator[Sentence]:
     """The sentences in which the user speaks for themselves; suppositions and steering are left out."""
+    introduced = False
     for count, raw in enumerate(_split(own_words(message))):
         if count >= MAX_SENTENCES:
             return
         text = raw.strip()[:MAX_SENTENCE_CHARS]
-        if not text or _SUPPOSED.match(text) or _STEERING.search(text):
+        others = _STEERING.search(text) or (text.endswith(":") and _ATTRIBUTED.search(text))
+        if introduced or others or not text or _SUPPOSED.match(text):
+            # what follows "Anna wrote:" or "Add to your memory:" is not the user's statement either
+            introduced = bool(others) and text.endswith(":")
             continue
         asks = (text.endswith(("?", "？")) and bool(_QUESTION.match(text))) or bool(_ZH_QUESTION.search(text))
         yield Sentence(text, asks)
@@ -148,6 +159,6 @@ def _split(text: str) -> Iterator[str]:
 
 def _stem(word: str) -> str:
     for ending in ("ungen", "ing", "ung", "ern", "ed", "en", "er", "es", "s", "e", "t", "n"):
-        if word.endswith(ending) and len(word) - len(ending) >= 4:
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
             return word[: -len(ending)]
     return word

@@ -13,7 +13,7 @@ _LINK = r"[\"'`]?[\s:=#.（(]{0,3}(?:(?:is|ist|lautet|es|est|là|number|no\.?|nu
 
 @dataclass(frozen=True, slots=True)
 class _IdRule:
-    """``number`` has one group, the id; it is tried where a trigger stands. ``validator``: a module of stdnum; None: the word has to do."""
+    """``number`` has one group, the id, and is tried where a trigger stands. ``validator``: of stdnum; None: the word has to do."""
 
     triggers: tuple[str, ...]
     number: re.Pattern[str]

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (patterns)
 """What counts as a secret. Each rule yields ``(start, end, kind)``; none backtracks over more than a short bounded stretch."""
 
 from __future__ import annotations
@@ -9,17 +10,17 @@ from typing import Any
 
 from memory.model.redaction_ids import find_ids
 from memory.model.redaction_words import (
+    CODE_QUALIFIERS,
     CODE_TRIGGERS,
     CODE_WORDS,
     KEY_TRIGGERS,
     KEY_WORDS,
+    LOGIN_WORDS,
     NOT_A_VALUE,
     PASSWORD_TRIGGERS,
-    PASSWORD_WORDS,
     PHRASE_TRIGGERS,
     PHRASE_WORDS,
     PLAIN_CODES,
-    SECRET_CODES,
     SHORT_CODE_WORDS,
 )
 
@@ -180,7 +181,7 @@ _CLOSERS = ".!?:)]}*_"
 _ALNUM = re.compile(r"[^\W_]")
 _GAP = re.compile(r"[ \t]{0,3}")
 
-_PASSWORD = re.compile(rf"(?:{PASSWORD_WORDS})(?P<suffix>[A-Za-z0-9_]{{0,30}})", _I)
+_PASSWORD = re.compile(rf"(?:{LOGIN_WORDS})(?P<suffix>[A-Za-z0-9_]{{0,30}})", _I)
 _PHRASE = re.compile(rf"(?<![A-Za-z])(?:{PHRASE_WORDS})", _I)
 _PHRASE_VALUE = re.compile(r"[\"'`“„]?\w{2,30}(?:[ ,]{1,2}\w{2,30}){2,24}[\"'`”“]?")
 _KEY = re.compile(
@@ -198,7 +199,7 @@ _CODE = re.compile(rf"(?<!{_LETTER})(?:{CODE_WORDS})(?!{_LETTER})", _I)
 _SHORT_CODE = re.compile(rf"(?<!{_LETTER})(?:{SHORT_CODE_WORDS})(?!{_LETTER})", _I)
 _CODE_WORD = re.compile(r"codes?(?![A-Za-zÀ-ÿ])", _I)
 _BEFORE_CODE = re.compile(r"([A-Za-zÀ-ÿ0-9]{1,30})([ \t-]{0,2})$")
-_SECRET_CODE = re.compile(SECRET_CODES, _I)
+_CODE_QUALIFIER = re.compile(CODE_QUALIFIERS, _I)
 _CODE_VALUE = re.compile(r"[\"'`*(]{0,2}(?:[A-Za-z]-)?(\d(?:[ -]?\d){2,7})(?![.,:/-]?\d)(?![^\W_])")
 _CODE_BEFORE = re.compile(
     r"(?<![\w.,-])(?:[A-Za-z]-)?(\d(?:[ -]?\d){3,7})(?:[ \t]+(?:is|ist|als|as)[ \t]+(?:(?:your|my|the|our|a|dein|ihr|mein|der|die|das)[ \t]+)?(?:[\w-]{1,30}[ \t]+){0,3}?|"
@@ -326,7 +327,7 @@ def _some_code(text: str, position: int) -> Span | None:
     secret = False
     if before:
         qualifier = before[1].lower()
-        secret = _SECRET_CODE.fullmatch(qualifier) is not None
+        secret = _CODE_QUALIFIER.fullmatch(qualifier) is not None
         if qualifier in PLAIN_CODES or (not before[2] and not secret):
             return None
     link = _ASSIGN.match(text, word.end()) or _IS.match(text, word.end()) or (_GAP.match(text, word.end()) if secret else None)
@@ -355,7 +356,8 @@ _TRIGGERED: tuple[tuple[tuple[str, ...], _Rule], ...] = (
     (CODE_TRIGGERS, _code),
     (("code",), _some_code),
 )
-_WHOLE_TEXT = (_private_keys, _plugin_keys, _prefixed_keys, _jwts, _url_passwords)
+_KEYS = (_plugin_keys, _prefixed_keys, _jwts)
+_LONG_RUN = re.compile(r"[A-Za-z0-9_/+=.:~-]{15}")
 _NUMBERS = (_cards, _ibans, _codes_before)
 _DIGITS = re.compile(r"\d[ -]?\d")
 _FILLER = "\ue000"
@@ -367,7 +369,9 @@ def find_secrets(text: str) -> list[Span]:
     lower = masked.lower()
     if len(lower) != len(masked):  # a few capitals grow in lower case
         lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in masked)
-    found = [span for rule in _WHOLE_TEXT for span in rule(masked)]
+    found = [*_private_keys(masked), *_url_passwords(masked)]
+    if _LONG_RUN.search(masked):
+        found += [span for rule in _KEYS for span in rule(masked)]
     if _DIGITS.search(masked):
         found += [span for rule in _NUMBERS for span in rule(masked)]
         found += find_ids(masked, lower)

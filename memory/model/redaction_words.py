@@ -5,6 +5,11 @@ A trigger is a lower-case substring; only where one stands is its rule tried. Ad
 
 from __future__ import annotations
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 PASSWORD_TRIGGERS = (
     "passw",
     "passcode",
@@ -21,7 +26,7 @@ PASSWORD_TRIGGERS = (
     "パスワード",
     "비밀번호",
 )
-PASSWORD_WORDS = (
+LOGIN_WORDS = (
     r"passwords?|passworte?s?|passwd|passcode|pwd|kennwort|contrase(?:ñ|n)a|mot de passe|wachtwoord|senha"
     r"|пароль|密码|密碼|口令|パスワード|비밀번호"
 )
@@ -57,7 +62,7 @@ CODE_TRIGGERS = (
     "認証コード",
     "인증번호",
 )
-SECRET_CODES = (
+CODE_QUALIFIERS = (
     r"verification|security|confirmation|authenti[cf]ation|authenticator|auth|login|log-in|sign-in|sms|2fa|mfa|access|backup|recovery"
     r"|activation|unlock|reset|(?:one[- ])?time|factor|door|alarm|safe|otp|pass"
     r"|bestätigungs|verifizierungs|verifikations|sicherheits|einmal|zugangs|freischalt|aktivierungs|anmelde|tür|zahlen"
@@ -70,34 +75,35 @@ CODE_WORDS = (
 SHORT_CODE_WORDS = r"pin(?:[ -]?(?:code|number|nummer|码))?|m?tan|otp|puk|cvv2?|cvc2?|cvn"
 """Short words: without a connecting word they count in capitals only."""
 
-PLAIN_CODES = frozenset(
+PLAIN_CODES = _words(
     """
     zip postal post area country error exit status response return product item source dress color colour qr bar promo
-    discount voucher ticket booking tracking order invoice part model course room dial dialing calling sort bank swift branch
-    currency language airport hs tax vat naf nace sic cost account project charge reason result http fault event job
-    bug stop trouble reference ref coupon gift referral invite stock sku article store customer client department region state
-    fehler länder sprach farb rabatt gutschein artikel produkt buchungs
-    """.split()
+    discount voucher ticket booking tracking order invoice part model course room dial dialing calling sort bank swift
+    branch currency language airport hs tax vat naf nace sic cost account project charge reason result http fault event
+    job bug stop trouble reference ref coupon gift referral invite stock sku article store customer client department
+    region state fehler länder sprach farb rabatt gutschein artikel produkt buchungs
+    """
 )
 """Qualifiers that make "code" an ordinary number."""
 
-NOT_A_VALUE = frozenset(
+NOT_A_VALUE = _words(
     """
-    a an the is are was were be been being not no none null nil true false yes required optional missing invalid valid wrong right
-    incorrect correct weak strong secure insecure safe unsafe expired reset changed change unknown empty hidden protected encrypted
-    hashed stored saved set unset needed necessary mandatory gone lost forgotten leaked compromised stolen public private secret shared
-    here there below above following on off in at to for from with without by of and or but if when that this it its my your our their
-    very too so also still now never always only just same different new old long short longer shorter enough ok okay fine good bad
-    hard easy simple complex complicated important better best possible impossible recommended allowed accepted rejected denied refused
-    disabled enabled available unavailable working broken used reused unique generated random temporary default case minimum
-    maximum str string text char varchar bytes int integer number bool boolean object any password passwort passwd pwd token
-    key value values field input output prompt username user login email manager hash required* enter please see ask tbd todo n/a na
-    undefined example placeholder redacted stars up how what why where which who one something nothing anything everything kept asked
-    falsch richtig korrekt ungültig gültig abgelaufen geändert vergessen verloren weg notwendig nötig erforderlich pflicht optional leer
-    unbekannt sicher unsicher schwach stark zu sehr nicht kein keine ein eine der die das den dem im in am an auf bei mit ohne von vom
-    für wichtig neu alt lang kurz gleich gespeichert verschlüsselt geschützt gesperrt hier dort unten oben jetzt immer nie noch schon
-    bitte und oder aber wenn dass es sie er wir ich du mein dein zurückgesetzt bekannt egal einfach schwer
-    错误 正确 什么 必填 忘了 忘记 过期 安全 多少
-    """.split()
+    a an the is are was were be been being not no none null nil true false yes required optional missing invalid valid
+    wrong right incorrect correct weak strong secure insecure safe unsafe expired reset changed change unknown empty
+    hidden protected encrypted hashed stored saved set unset needed necessary mandatory gone lost forgotten leaked
+    compromised stolen public private secret shared here there below above following on off in at to for from with
+    without by of and or but if when that this it its my your our their very too so also still now never always only
+    just same different new old long short longer shorter enough ok okay fine good bad hard easy simple complex
+    complicated important better best possible impossible recommended allowed accepted rejected denied refused disabled
+    enabled available unavailable working broken used reused unique generated random temporary default case minimum
+    maximum str string text char varchar bytes int integer number bool boolean object any password passwort passwd pwd
+    token key value values field input output prompt username user login email manager hash required* enter please see
+    ask tbd todo n/a na undefined example placeholder redacted stars up how what why where which who one something
+    nothing anything everything kept asked falsch richtig korrekt ungültig gültig abgelaufen geändert vergessen verloren
+    weg notwendig nötig erforderlich pflicht optional leer unbekannt sicher unsicher schwach stark zu sehr nicht kein
+    keine ein eine der die das den dem im in am an auf bei mit ohne von vom für wichtig neu alt lang kurz gleich
+    gespeichert verschlüsselt geschützt gesperrt hier dort unten oben jetzt immer nie noch schon bitte und oder aber
+    wenn dass es sie er wir ich du mein dein zurückgesetzt bekannt egal einfach schwer 错误 正确 什么 必填 忘了 忘记 过期 安全 多少
+    """
 )
 """What may follow "password:" or "the password is" without being one."""
