@@ -210,6 +210,16 @@ class TestSpool:
         assert (await client.after_answer(ANN, turn(4))).status is ReceiptStatus.RECORDED
         assert await world.recorded(ANN) == ["t1", "t2", "t4"]
 
+    async def test_a_full_spool_does_not_keep_a_user_from_a_log_that_is_back(self, world: World) -> None:
+        client = world.client(spool_max_bytes=600)
+        world.log.down = True
+        assert (await client.after_answer(ANN, turn(1))).status is ReceiptStatus.SPOOLED
+        world.log.down = False
+        receipts = [await client.after_answer(ANN, turn(number)) for number in (2, 3)]
+        assert {receipt.status for receipt in receipts} <= {ReceiptStatus.RECORDED, ReceiptStatus.SPOOLED}
+        assert ReceiptStatus.RECORDED in {receipt.status for receipt in receipts}
+        assert client.lost_turns == 0
+
     async def test_the_log_may_hang(self, make_world: MakeWorld) -> None:
         world = make_world(after_answer_budget_ms=500)
         world.log.gate = asyncio.Event()
