@@ -32,5 +32,6 @@ async def heartbeats() -> AsyncGenerator[None]:
 
 async def _beat(every_s: float) -> None:
     while True:
-        activity.heartbeat()
+        # The start of the activity counts as the first beat.
         await asyncio.sleep(every_s)
+        activity.heartbeat()

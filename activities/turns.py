@@ -47,7 +47,9 @@ class TurnActivities:
 
         Turns go together only where space, model and consent are the same. No turns: nothing is due.
         """
-        scope = user.scope
+        return await self._next(user.scope)
+
+    async def _next(self, scope: Scope) -> Plan:
         waiting = await self._log.pending(scope, limit=self._rules.coalesce_max_turns + 1)
         if not waiting:
             return Plan(turns=())
@@ -80,8 +82,11 @@ class TurnActivities:
 
     @activity.defn(name=FINISH_TURNS)
     @translated
-    async def finish_turns(self, done: FinishInput) -> None:
-        """Record the outcome of a batch; repeating it changes nothing. Tokens and times are booked on the batch's first turn."""
+    async def finish_turns(self, done: FinishInput) -> Plan:
+        """Record the outcome of a batch and give the next one: one step for both saves a round of every run.
+
+        Repeating it changes nothing. Tokens and times are booked on the batch's first turn.
+        """
         info = activity.info()
         usage = {stage: spent.model_dump() for stage, spent in done.usage.items()}
         results = [
@@ -101,6 +106,7 @@ class TurnActivities:
             for position, ref in enumerate(done.turns)
         ]
         await self._log.finish(done.user.scope, results, now=datetime.now(UTC))
+        return await self._next(done.user.scope)
 
     def _enablement(self, scope: Scope, facts: MemoryFacts, turn: Turn) -> Enablement:
         return effective_enablement(

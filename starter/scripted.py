@@ -102,6 +102,9 @@ class Scripted:
     @activity.defn(name=names.CLAIM_TURNS)
     async def claim(self, user: UserRef) -> Plan:
         await self._enter("claim")
+        return self._next()
+
+    def _next(self) -> Plan:
         batch = tuple(self.waiting[: self.batch_size])
         if not batch:
             return Plan(turns=())
@@ -156,8 +159,9 @@ class Scripted:
         self.notices.append(notice)
 
     @activity.defn(name=names.FINISH_TURNS)
-    async def finish(self, done: FinishInput) -> None:
+    async def finish(self, done: FinishInput) -> Plan:
         await self._enter("finish")
         for ref in done.turns:
             self.outcomes[ref.turn_id] = done
         self.waiting = [ref for ref in self.waiting if ref.turn_id not in self.outcomes]
+        return self._next()

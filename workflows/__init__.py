@@ -1,9 +1,28 @@
-"""The workflows of afterturn. Deterministic code only: no I/O, no clock, no text of a user."""
+"""The workflows of afterturn. Deterministic code only: no I/O, no clock, no text of a user.
 
-from workflows.post_answer import PostAnswerWorkflow
-from workflows.sweep import SweepWorkflow
+``WORKFLOWS`` holds all workflow classes: what a worker registers and what `afterturn replay` checks. The names are resolved on
+first use (PEP 562): the sandbox imports this package again for every single run, and then needs one file of it.
+"""
 
-WORKFLOWS = (PostAnswerWorkflow, SweepWorkflow)
-"""All workflow classes: what a worker registers and what `afterturn replay` checks."""
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from workflows.post_answer import PostAnswerWorkflow
+    from workflows.sweep import SweepWorkflow
+
+    WORKFLOWS: tuple[type[PostAnswerWorkflow], type[SweepWorkflow]]
+
+_HOMES = {"PostAnswerWorkflow": "workflows.post_answer", "SweepWorkflow": "workflows.sweep"}
 
 __all__ = ["WORKFLOWS", "PostAnswerWorkflow", "SweepWorkflow"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "WORKFLOWS":
+        return tuple(getattr(importlib.import_module(home), workflow) for workflow, home in _HOMES.items())
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

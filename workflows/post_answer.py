@@ -89,20 +89,26 @@ class PostAnswerWorkflow:
 
     @workflow.run
     async def run(self, start: PostAnswerInput) -> RunTotals:
+        seen = self._wakeups
+        plan = await self._claim()
         while True:
-            wakeups = self._wakeups
-            plan = await self._claim()
-            if plan.skipped:
-                await self._finish(Batch(turns=plan.skipped, outcome=Outcome.SKIPPED, reason=plan.skip_reason))
-            if plan.turns:
-                await self._process(plan)
             if plan.turns or plan.skipped:
+                # What is recorded until the outcome is, the same step finds; a later wake-up asks again.
+                seen = self._wakeups
+                if plan.skipped:
+                    following = await self._finish(Batch(turns=plan.skipped, outcome=Outcome.SKIPPED, reason=plan.skip_reason))
+                else:
+                    following = await self._process(plan)
                 if self._should_continue_as_new(plan):
                     await workflow.wait_condition(workflow.all_handlers_finished)
                     workflow.continue_as_new(PostAnswerInput(user=self._user, resumed=self._totals))
+                plan = following
                 continue
-            await workflow.wait_condition(lambda seen=wakeups: workflow.all_handlers_finished() or self._wakeups != seen)
-            if self._wakeups == wakeups and workflow.all_handlers_finished():
+            await workflow.wait_condition(lambda known=seen: workflow.all_handlers_finished() or self._wakeups != known)
+            if self._wakeups != seen:
+                seen = self._wakeups
+                plan = await self._claim()
+            elif workflow.all_handlers_finished():
                 return self._totals
 
     # ------------------------------------------------------------------------------------------- signals, updates, query
@@ -136,7 +142,8 @@ class PostAnswerWorkflow:
 
     # ----------------------------------------------------------------------------------------------------------- one batch
 
-    async def _process(self, plan: Plan) -> None:
+    async def _process(self, plan: Plan) -> Plan:
+        """Work off one batch; gives the next one."""
         batch = Batch(turns=plan.turns, model=plan.model)
         self._batch = batch
         try:
@@ -147,7 +154,7 @@ class PostAnswerWorkflow:
             batch.end(Outcome.KEPT, "cancelled")
             await _uninterrupted(self._finish(batch))
             raise
-        await self._finish(batch)
+        return await self._finish(batch)
 
     async def _decide(self, plan: Plan, batch: Batch) -> None:
         if plan.empty:
@@ -156,8 +163,6 @@ class PostAnswerWorkflow:
         if plan.gate and not await self._gate(plan, batch):
             batch.end(Outcome.NOOP, "gate")
             return
-        self._enter("consolidating", batch)
-        workflow.upsert_search_attributes([_STAGE.value_set("consolidating")])
         notice = asyncio.create_task(self._notify(plan, batch, "updating_started")) if plan.notice else None
         try:
             await self._consolidate(plan, batch)
@@ -289,8 +294,8 @@ class PostAnswerWorkflow:
 
         return await self._patiently(call, None)
 
-    async def _finish(self, batch: Batch) -> None:
-        """Record the outcome of every turn of the batch. Until this has happened the turns stay due."""
+    async def _finish(self, batch: Batch) -> Plan:
+        """Record the outcome of every turn of the batch; gives the next batch. Until this has happened the turns stay due."""
         argument = FinishInput(
             user=self._user,
             turns=batch.turns,
@@ -303,12 +308,16 @@ class PostAnswerWorkflow:
             durations_ms=batch.durations_ms,
         )
 
-        async def call() -> None:
-            await workflow.execute_local_activity(
-                FINISH_TURNS, argument, summary=f"{_summary(batch.turns)}: {argument.outcome}", **policies.FINISH.options()
+        async def call() -> Plan:
+            return await workflow.execute_local_activity(
+                FINISH_TURNS,
+                argument,
+                result_type=Plan,
+                summary=f"{_summary(batch.turns)}: {argument.outcome}",
+                **policies.FINISH.options(),
             )
 
-        await self._patiently(call, None)
+        following = await self._patiently(call, None)
         count = len(batch.turns)
         self._turns_this_run += count
         total = argument.outcome.value
@@ -322,6 +331,7 @@ class PostAnswerWorkflow:
         self._batch = batch
         self._history = [*self._history[-19:], batch.line()]
         self._show()
+        return following
 
     async def _write(self, activity: str, argument: EditInput | RollbackInput) -> WriteReply:
         async def call() -> WriteReply:
@@ -375,6 +385,9 @@ class PostAnswerWorkflow:
                 delay = policies.STORE_PATIENCE.delay(attempt)
                 if limit_s is not None and (workflow.now() - begun + delay).total_seconds() > limit_s:
                     raise
+                if attempt == 1:
+                    # For operators: "which users wait for a store?" The normal course costs no update of the search index.
+                    workflow.upsert_search_attributes([_STAGE.value_set("waiting_for_store")])
             await workflow.sleep(delay)
 
     # ---------------------------------------------------------------------------------------------------------------- view
@@ -394,7 +407,7 @@ class PostAnswerWorkflow:
         workflow.set_current_details(details_markdown(self._batch, self._history, self._totals, self._version))
 
 
-async def _uninterrupted(step: Coroutine[Any, Any, None]) -> None:
+async def _uninterrupted(step: Coroutine[Any, Any, Any]) -> None:
     """Finish ``step`` although this run is being cancelled meanwhile; the cancellation is raised afterwards."""
     task = asyncio.create_task(step)
     cancelled: BaseException | None = None
