@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from memory.model.headings import COMMUNICATION_PREFERENCES, IDENTITY
 from memory.model.profile import Profile
@@ -104,6 +105,8 @@ def find_loss(old: Profile, new: Profile, turn_text: str, *, max_lost_fraction: 
         None when the rewrite may stand.
     """
     after = _NewProfile(line for _, bullets in new.items() for bullet in bullets for line in bullet.lines)
+    if all(after.has(line) for name in GUARDED for bullet in old.section(name) for line in bullet.lines):
+        return None  # the usual case, and not worth a comparison
     turn = _Turn(turn_text)
     sections: list[tuple[list[str], int]] = []
     for name in GUARDED:
@@ -119,14 +122,23 @@ def find_loss(old: Profile, new: Profile, turn_text: str, *, max_lost_fraction: 
 
 class _NewProfile:
     def __init__(self, lines: Iterable[str]) -> None:
-        self._lines = [(fold(line), key_words(line)) for line in lines]
-        self._exact = {line for line, _ in self._lines}
+        self._raw = list(lines)
+        self._exact = set(self._raw)
         self._comparisons = 0
+
+    def has(self, line: str) -> bool:
+        return line in self._exact
+
+    @cached_property
+    def _lines(self) -> list[tuple[str, frozenset[str]]]:
+        return [(fold(line), key_words(line)) for line in self._raw]
 
     def keeps(self, line: str) -> bool:
         """Whether some bullet says nearly the same: the same text, more than half of its words, or almost the same letters."""
+        if self.has(line):
+            return True
         text, words = fold(line), key_words(line)
-        if text in self._exact:
+        if any(text == other for other, _ in self._lines):
             return True
         if words and any(len(words & other) > len(words) * _SAME_WORDS for _, other in self._lines):
             return True
