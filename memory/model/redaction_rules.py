@@ -81,12 +81,13 @@ _MAX_PRIVATE_KEY_CHARS = 32_768
 _PRIVATE_KEY_LINES = re.compile(r"(?:\\n|\s|[A-Za-z0-9+/=]{16,}|(?:Proc-Type|DEK-Info|Version|Comment|Encryption):[^\n]*)*+")
 _URL_PASSWORD = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@?#]{0,100}:([^\s/?#]{1,200})@(?=[\w\[.-])")
 _CARD = re.compile(
-    r"(?<![\w])(?<!\d[ .-])(?:\d{4}([ .\u00a0-])\d{4}\1\d{4}\1\d{4}(?:\1\d{3})?|\d{4}([ .\u00a0-])\d{6}\2\d{4,5}|\d{13,19})(?![\w])"
+    r"(?<![\w])(?:\d{4}([ .\u00a0-])\d{4}\1\d{4}\1\d{4}(?:\1\d{3})?|\d{4}([ .\u00a0-])\d{6}\2\d{4,5}|\d{13,19})(?![\w])"
 )
 _CARD_BRAND = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}"
     r"|(?:6011|65\d\d|64[4-9]\d)\d{12,15}|3(?:0[0-5]|[689]\d)\d{11}|35(?:2[89]|[3-8]\d)\d{12}|62\d{14,17}|(?:50|5[6-8]|6[37])\d{11,17}"
 )
+_LETTER_VALUES = {ord("A") + place: str(10 + place) for place in range(26)}
 _IBAN = re.compile(
     r"(?<![A-Za-z0-9])[A-Za-z]{2}[0-9]{2}(?:[ \u00a0-]?[A-Za-z0-9]{4}){2,7}(?:[ \u00a0-]?[A-Za-z0-9]{1,4})?(?![A-Za-z0-9])"
 )
@@ -138,12 +139,23 @@ def _url_passwords(text: str) -> Iterator[Span]:
 
 
 def _cards(text: str) -> Iterator[Span]:
+    position = 0
+    while match := _CARD.search(text, position):
+        start, end = match.span()
+        for stop in (end, start + len(match[0].rstrip("0123456789")) - 1):  # the last group may be the next number
+            if _is_card(text[start:stop]):
+                yield start, stop, "card"
+                position = stop
+                break
+        else:
+            position = start + 4 if match[1] or match[2] else end
+
+
+def _is_card(text: str) -> bool:
     from stdnum import luhn
 
-    for match in _CARD.finditer(text):
-        digits = "".join(str(int(c)) for c in match[0] if c.isdigit())
-        if _CARD_BRAND.fullmatch(digits) and len(set(digits)) > 1 and luhn.is_valid(digits):
-            yield *match.span(), "card"
+    digits = "".join(str(int(c)) for c in text if c.isdigit())
+    return _CARD_BRAND.fullmatch(digits) is not None and len(set(digits)) > 1 and bool(luhn.is_valid(digits))
 
 
 def _ibans(text: str) -> Iterator[Span]:
@@ -153,7 +165,7 @@ def _ibans(text: str) -> Iterator[Span]:
         candidate = match[0]
         while len(candidate) >= 15:
             compact = re.sub(r"[^A-Za-z0-9]", "", candidate).upper()
-            if int("".join(str(int(c, 36)) for c in compact[4:] + compact[:4])) % 97 == 1 and iban.is_valid(compact):
+            if int((compact[4:] + compact[:4]).translate(_LETTER_VALUES)) % 97 == 1 and iban.is_valid(compact):
                 yield match.start(), match.start() + len(candidate), "iban"
                 break
             # words after the number may look like its last groups

@@ -221,6 +221,16 @@ def test_kinds_are_counted() -> None:
     assert redact(text).kinds == {"password": 1, "card": 2}
 
 
+@pytest.mark.parametrize(
+    "separator", [" ", ", ", "\n", " 12 ", " 1234 ", "; "], ids=["blank", "comma", "line", "number", "group", "semicolon"]
+)
+def test_many_cards_in_a_row(separator: str) -> None:
+    cards = ["4111111111111111", "4242 4242 4242 4242", "5555-5555-5555-4444"] * 10
+    redacted = redact(separator.join(cards))
+    assert redacted.kinds == {"card": 30}
+    assert redacted.text == separator.join(["[redacted:card]"] * 30)
+
+
 def test_secrets_do_not_show_in_the_repr() -> None:
     assert "hunter3" not in repr(redact("I like hunter3 games"))
 
