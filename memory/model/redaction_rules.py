@@ -83,6 +83,7 @@ _URL_PASSWORD = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s
 _CARD = re.compile(
     r"(?<![\w])(?:\d{4}([ .\u00a0-])\d{4}\1\d{4}\1\d{4}(?:\1\d{3})?|\d{4}([ .\u00a0-])\d{6}\2\d{4,5}|\d{13,19})(?![\w])"
 )
+_NO_SEPARATORS = {ord(c): None for c in " .-\u00a0"}
 _CARD_BRAND = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}"
     r"|(?:6011|65\d\d|64[4-9]\d)\d{12,15}|3(?:0[0-5]|[689]\d)\d{11}|35(?:2[89]|[3-8]\d)\d{12}|62\d{14,17}|(?:50|5[6-8]|6[37])\d{11,17}"
@@ -154,7 +155,9 @@ def _cards(text: str) -> Iterator[Span]:
 def _is_card(text: str) -> bool:
     from stdnum import luhn
 
-    digits = "".join(str(int(c)) for c in text if c.isdigit())
+    digits = text.translate(_NO_SEPARATORS)
+    if not digits.isascii():  # full-width digits, say
+        digits = "".join(str(int(c)) for c in digits if c.isdecimal())
     return _CARD_BRAND.fullmatch(digits) is not None and len(set(digits)) > 1 and bool(luhn.is_valid(digits))
 
 
