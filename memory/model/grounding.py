@@ -8,10 +8,12 @@ answer is "invented": then the profile is cut by rule, which invents nothing.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from memory.model.profile import Profile
+from memory.model.stale import MONTHS
 from memory.model.words import STOP_WORDS, fold, is_dense, pairs, stem, tokens
 
 _MIN_GROUNDED = 0.5
@@ -74,6 +76,7 @@ class _Token:
 
 def _split(line: str) -> Iterator[_Token]:
     """Tokens; ``starts``: a sentence begins here, so a capital letter says nothing."""
+    line = unicodedata.normalize("NFC", line)  # as tokens() sees it
     position = 0
     for token in tokens(line):
         at = line.find(token, position)
@@ -125,6 +128,8 @@ class _Vocabulary:
                     self._chars.update(word)
                     continue
                 self.numbers.update(_plain_number(found) for found in _NUMBER.findall(token))
+                if token[0].isupper() and word in MONTHS:
+                    self.numbers.add(str(MONTHS[word]))
                 row.append(word)
             self._words.update(row)
             for size in range(2, 6):
@@ -132,12 +137,16 @@ class _Vocabulary:
                     self._initials.add("".join(word[0] for word in row[place : place + size]))
         self._stems = {stem(word) for word in self._words}
         self._bases = {base for word in self._words for base in _bases(word)}
+        self._prefixes = {word[:size] for word in self._words for size in range(3, min(len(word), 9))}
         self._long = "\n".join(word for word in self._words if len(word) > 7)
 
     def has_name(self, word: str) -> bool:
         if word in self._words or word in self._initials or not self._bases.isdisjoint(_bases(word)):
             return True
-        return len(word) >= 5 and word in self._long
+        if word in MONTHS and str(MONTHS[word]) in self.numbers:
+            return True
+        # Shortened ("Sept"), or a part of a compound ("Platform" of "Datenplatform").
+        return word in self._prefixes or (len(word) >= 5 and word in self._long)
 
     def has_word(self, word: str) -> bool:
         return stem(word) in self._stems or self.has_name(word)

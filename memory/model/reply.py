@@ -273,7 +273,7 @@ def is_placeholder(text: str) -> bool:
 
 
 def find_json(text: str, key: str) -> dict[str, Any]:
-    """The one JSON object with ``key`` in a reply; a bare list stands for ``{key: list}``.
+    """The one JSON object with ``key`` in a reply; a list at its start stands for ``{key: list}``.
 
     Raises:
         MalformedOutput: none, or several that differ.
@@ -291,7 +291,7 @@ def find_json(text: str, key: str) -> dict[str, Any]:
         except (ValueError, RecursionError):
             position = start.end()
             continue
-        value = _as_object(value, key)
+        value = _as_object(value, key, alone=start.start() == 0)
         if value is not None and value not in found:
             found.append(value)
     if len(found) > 1:
@@ -301,10 +301,10 @@ def find_json(text: str, key: str) -> dict[str, Any]:
     return found[0]
 
 
-def _as_object(value: Any, key: str) -> dict[str, Any] | None:
+def _as_object(value: Any, key: str, *, alone: bool) -> dict[str, Any] | None:
     if isinstance(value, dict):
         given = cast(dict[str, Any], value)
         return given if key in given else None
-    if isinstance(value, list) and all(isinstance(item, dict) and "op" in item for item in cast(list[Any], value)):
+    if alone and isinstance(value, list) and all(isinstance(item, dict) and "op" in item for item in cast(list[Any], value)):
         return {key: value}
     return None

@@ -8,7 +8,7 @@ from datetime import date
 
 from memory.model.profile_form import Bullet
 
-_MONTHS = {
+MONTHS = {
     name: number
     for number, names in enumerate(
         (
@@ -20,7 +20,7 @@ _MONTHS = {
     )
     for name in names.split()
 }  # fmt: skip
-_MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _FROM_YEAR = re.compile(
     r"(?P<y>\d{4})(?:[-/.]\s?(?P<m>\d{1,2})[-/.]\s?(?P<d>\d{1,2})(?!\d)|\s*年\s*(?P<m2>\d{1,2})\s*月\s*(?P<d2>\d{1,2})\s*日)"
@@ -56,7 +56,7 @@ def find_dates(text: str) -> Iterator[date]:
         if found is None:
             continue
         parts = {name[0]: value for name, value in found.groupdict().items() if value}
-        month = int(parts["m"]) if "m" in parts else _MONTHS[parts["n"].casefold()]
+        month = int(parts["m"]) if "m" in parts else MONTHS[parts["n"].casefold()]
         try:
             yield date(int(parts["y"]), month, int(parts["d"]))
         except ValueError:
