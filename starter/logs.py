@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+import traceback
+from types import TracebackType
+from typing import Any, TextIO
 
 import structlog
+from temporalio.exceptions import TemporalError
 
+from memory.model.errors import AfterturnError
 from memory.settings import Settings
+
+MAX_FRAMES = 12
+MAX_CAUSES = 5
+
+_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
 def configure_logging(settings: Settings) -> None:
@@ -19,10 +28,11 @@ def configure_logging(settings: Settings) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    renderer: Any = (
-        structlog.processors.JSONRenderer()
+    # Tracebacks as the libraries render them show local variables and messages of any exception: a user's text.
+    renderers: list[Any] = (
+        [structlog.processors.ExceptionRenderer(told), structlog.processors.JSONRenderer()]
         if settings.log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_write_told)]
     )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -34,7 +44,7 @@ def configure_logging(settings: Settings) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
     root = logging.getLogger()
@@ -43,3 +53,29 @@ def configure_logging(settings: Settings) -> None:
     # HTTP clients log request lines at info: addresses of objects hold user ids, and there is one per call.
     for noisy in ("httpx", "httpx2", "httpcore", "httpcore2", "urllib3", "openai", "anthropic"):
         logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
+
+
+def told(exc_info: _ExcInfo) -> str:
+    """An exception for the log: its frames and those of its causes, and a message only where it is one of ours or Temporal's.
+
+    Any other message may quote what the code choked on. Nothing of the frames is shown but their place.
+    """
+    lines: list[str] = []
+    error: BaseException | None = exc_info[1]
+    for _ in range(MAX_CAUSES):
+        if error is None:
+            break
+        frames = traceback.extract_tb(error.__traceback__)[-MAX_FRAMES:]
+        lines += [f"  {frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
+        lines.append(
+            f"{type(error).__name__}: {error}" if isinstance(error, AfterturnError | TemporalError) else type(error).__name__
+        )
+        following = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if following is not None:
+            lines.append("caused by" if error.__cause__ else "while handling")
+        error = following
+    return "\n".join(lines)
+
+
+def _write_told(stream: TextIO, exc_info: _ExcInfo) -> None:
+    stream.write("\n" + told(exc_info))

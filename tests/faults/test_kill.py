@@ -1,0 +1,307 @@
+"""Kill -9 of the worker at every boundary between two stages; another worker goes on. Real processes, Temporal, S3 and SQLite.
+
+Whatever the moment: every turn has exactly one outcome, and the profile, its version and its history are those of a run that
+nobody disturbed. All crash points run at once, each in a Temporal namespace, a database and buckets of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory.model.ids import body_hash
+from memory.model.scope import Scope
+from memory.model.steps import RunTotals, WriteStatus
+from memory.model.turn import Turn
+from starter.engines import S3Server, TemporalServer
+from starter.views import EditResult
+from tests.support.crashing_worker import Crash
+from tests.support.fleet import Foreman, WorkerProcess, World, migrated_file, new_namespace, open_world, world_settings
+from tests.support.waiting import until
+from tests.support.webhook import WebhookReceiver
+
+pytestmark = pytest.mark.timeout(240)
+
+KILLED = -9
+AT_ONCE = 12
+"""So many worlds at a time: a worker and a client each."""
+START = datetime(2026, 6, 17, 12, 0, tzinfo=UTC)
+USER = Scope.of("acme", "ada")
+SAYINGS = ("My name is Ada Keller and I work at Northwind.", "Thanks, that helps!", "I live in Porto.")
+EDITED = "## Identity\n- Ada Keller\n- Works at Northwind\n- Likes to be called Countess\n"
+
+
+def turn(number: int) -> Turn:
+    return Turn(
+        turn_id=f"t{number}",
+        user_text=SAYINGS[number - 1],
+        assistant_text="Noted.",
+        occurred_at=START + timedelta(minutes=number),
+        allow_user_memory=True,
+    )
+
+
+@dataclass
+class Seen:
+    """What a story left behind, as users and operators see it."""
+
+    ledger: dict[str, tuple[str, str | None, int, str | None, int | None]]
+    """Turn → state, outcome, attempt, reason, profile version."""
+    totals: Counter[str]
+    """Outcomes that the runs counted."""
+    body: str
+    version: int
+    turn_count: int
+    history: list[tuple[int, str | None]]
+    """Version and cause, oldest first."""
+    notices: dict[str, list[str]]
+    """Notice → distinct steps in the order of their first arrival."""
+    replies: list[tuple[WriteStatus, int | None]]
+    """Of the user's own saves and roll-backs."""
+    deaths: list[int] = field(default_factory=list, compare=False)
+    arrivals: dict[str, list[str]] = field(default_factory=dict, compare=False)
+    """Notice → all steps as they arrived, repeats included."""
+
+
+class Crew:
+    """One worker after the other: those that crash, then a healthy one. A successor comes when ``may_replace`` is set."""
+
+    def __init__(self, foreman: Foreman, world: World, crashes: Sequence[Crash]) -> None:
+        self._foreman = foreman
+        self._world = world
+        self._crashes = crashes
+        self._task: asyncio.Task[WorkerProcess] | None = None
+        self.may_replace = asyncio.Event()
+        self.may_replace.set()
+        self.deaths: list[int] = []
+
+    def begin(self) -> None:
+        self._task = asyncio.create_task(self._work())
+
+    async def _work(self) -> WorkerProcess:
+        for crash in self._crashes:
+            worker = await self._foreman.start(self._world.settings, self._world.client, crash=crash)
+            self.deaths.append(await worker.wait(90))
+            await self.may_replace.wait()
+        return await self._foreman.start(self._world.settings, self._world.client)
+
+    async def end(self) -> None:
+        """All that should crash have crashed, and the healthy one ends in good order."""
+        assert self._task is not None
+        last = await self._task
+        last.terminate()
+        assert await last.wait() == 0, last.log()
+
+
+Story = Callable[[World, Crew], Awaitable[list[EditResult]]]
+
+
+async def three_turns(world: World, crew: Crew) -> list[EditResult]:
+    """All are recorded before a worker comes, so that batches are the same in every run."""
+    await world.record(USER, [turn(1), turn(2), turn(3)])
+    crew.begin()
+    await world.settle(USER)
+    return []
+
+
+async def turns_and_saves(world: World, crew: Crew) -> list[EditResult]:
+    """A turn, the user's own save, a save that changes nothing, a turn, a roll-back to the save."""
+    crew.begin()
+    await world.record(USER, [turn(1)])
+    await world.settle(USER)
+    read = await world.memory.get_profile(USER)
+    saved = await world.memory.edit_profile(USER, EDITED, expected_etag=read.etag, edit_id="e1")
+    same = await world.memory.edit_profile(USER, EDITED, expected_etag=saved.etag, edit_id="e2")
+    await world.settle(USER)
+    await world.record(USER, [turn(3)])
+    await world.settle(USER)
+    back = await world.memory.rollback(USER, 2, edit_id="r1")
+    await world.settle(USER)
+    return [saved, same, back]
+
+
+async def save_after_the_crash(world: World, crew: Crew) -> list[EditResult]:
+    """A turn's upload is done, and the worker died before anybody was told. The user saves before another worker comes."""
+    crew.may_replace.clear()
+    await world.record(USER, [turn(1)])
+    crew.begin()
+
+    async def uploaded() -> bool:
+        return (await world.memory.get_profile(USER)).exists
+
+    await until(uploaded, within_s=60)
+    read = await world.memory.get_profile(USER)
+    saving = asyncio.create_task(world.memory.edit_profile(USER, EDITED, expected_etag=read.etag, edit_id="e1"))
+
+    async def staged() -> bool:
+        return await world.parts.profiles.read_staged(USER, body_hash(EDITED)) is not None or saving.done()
+
+    await until(staged)
+    crew.may_replace.set()
+    saved = await saving
+    await world.settle(USER)
+    return [saved]
+
+
+STORIES: Mapping[str, tuple[Story, Mapping[str, Any]]] = {
+    "separately": (three_turns, {"coalesce_turns": False}),
+    "together": (three_turns, {"coalesce_turns": True}),
+    "saves": (turns_and_saves, {}),
+    "late save": (save_after_the_crash, {}),
+}
+
+POINTS: Sequence[tuple[str, Sequence[Crash]]] = [
+    # Three turns one by one: updated, noop by the gate, updated.
+    ("separately", [Crash("log.pending", "before")]),
+    ("separately", [Crash("log.pending", "after")]),
+    ("separately", [Crash("directory.provision_root", "after")]),
+    ("separately", [Crash("model.gate", "before")]),
+    ("separately", [Crash("model.gate", "after")]),
+    ("separately", [Crash("notice.updating_started", "before")]),
+    ("separately", [Crash("notice.updating_started", "after")]),
+    ("separately", [Crash("model.consolidate", "before")]),
+    ("separately", [Crash("model.consolidate", "after")]),
+    ("separately", [Crash("profiles.stage", "before")]),
+    ("separately", [Crash("profiles.stage", "after")]),
+    ("separately", [Crash("profiles.read_staged", "before")]),
+    ("separately", [Crash("profiles.commit", "before")]),
+    ("separately", [Crash("profiles.commit", "after")]),
+    ("separately", [Crash("profiles.drop_staged", "after")]),
+    ("separately", [Crash("notice.updating_completed", "before")]),
+    ("separately", [Crash("notice.updating_completed", "after")]),
+    ("separately", [Crash("log.finish", "before")]),
+    ("separately", [Crash("log.finish", "after")]),
+    ("separately", [Crash("log.finish", "after", 2)]),
+    ("separately", [Crash("profiles.commit", "after", 2)]),
+    ("separately", [Crash("log.pending", "before", 4)]),
+    # Three deaths on the way of one user's turns.
+    (
+        "separately",
+        [Crash("profiles.commit", "after"), Crash("notice.updating_completed", "after"), Crash("log.finish", "after")],
+    ),
+    ("together", [Crash("profiles.commit", "after")]),
+    ("together", [Crash("log.finish", "after")]),
+    ("saves", [Crash("profiles.commit", "before", 2)]),
+    ("saves", [Crash("profiles.commit", "after", 2)]),
+    ("saves", [Crash("profiles.drop_staged", "after", 2)]),
+    ("saves", [Crash("profiles.drop_staged", "before", 3)]),
+    ("saves", [Crash("profiles.read_staged", "after", 3)]),
+    ("saves", [Crash("profiles.commit", "after", 4)]),
+    ("late save", [Crash("profiles.drop_staged", "before")]),
+    ("late save", [Crash("profiles.drop_staged", "after")]),
+]
+NAMES = [f"{story}: {', then '.join(map(str, crashes))}" for story, crashes in POINTS]
+
+
+@dataclass
+class Lab:
+    """What all worlds share."""
+
+    folder: Path
+    database: Path
+    s3: S3Server
+    temporal: TemporalServer
+    foreman: Foreman
+
+
+async def live(lab: Lab, name: str, story_name: str, crashes: Sequence[Crash]) -> Seen:
+    """One world from its first turn to its last worker's orderly end."""
+    story, overrides = STORIES[story_name]
+    with WebhookReceiver() as webhook:
+        told = {**webhook.settings, "notice_timeout_s": 10, "notice_log": False, **overrides}
+        settings = world_settings(lab.folder / name, lab.database, lab.s3.settings, **told)
+        async with open_world(settings, await new_namespace(lab.temporal.address)) as world:
+            crew = Crew(lab.foreman, world, crashes)
+            replies = await story(world, crew)
+            await crew.end()
+            seen = await look(world, webhook, replies)
+        assert webhook.failures == []
+    seen.deaths = crew.deaths
+    return seen
+
+
+async def look(world: World, webhook: WebhookReceiver, replies: Sequence[EditResult]) -> Seen:
+    ledger = await world.ledger(USER)
+    view = await world.memory.get_profile(USER)
+    history = await world.memory.history(USER, limit=1000)
+    totals: Counter[str] = Counter()
+
+    async def counted() -> bool:
+        """Visibility lags behind the runs."""
+        totals.clear()
+        async for run in world.client.list_workflows("WorkflowType = 'PostAnswerWorkflow'"):
+            handle = world.client.get_workflow_handle(run.id, run_id=run.run_id, result_type=RunTotals)
+            totals.update((await handle.result()).model_dump(exclude={"runs"}))
+        return sum(totals.values()) >= len(ledger) + sum(reply.status is WriteStatus.SAVED for reply in replies)
+
+    await until(counted, what="the totals of all runs")
+    arrivals: dict[str, list[str]] = {}
+    for notice in list(webhook.notices):
+        arrivals.setdefault(",".join(notice["turn_ids"]), []).append(notice["step"])
+    return Seen(
+        ledger={key: (row.state, row.outcome, row.attempt, row.reason, row.profile_version) for key, row in ledger.items()},
+        totals=+totals,
+        body=view.body,
+        version=view.version,
+        turn_count=view.turn_count,
+        history=[(version.version, version.cause) for version in reversed(history)],
+        notices={key: list(dict.fromkeys(steps)) for key, steps in arrivals.items()},
+        replies=[(reply.status, reply.version) for reply in replies],
+        arrivals=arrivals,
+    )
+
+
+async def live_all(lab_parts: tuple[Path, Path, S3Server, TemporalServer], wanted: set[str]) -> dict[str, Seen | BaseException]:
+    folder, database, s3, temporal = lab_parts
+    places = asyncio.Semaphore(AT_ONCE)
+    async with Foreman(folder / "workers") as foreman:
+        lab = Lab(folder, database, s3, temporal, foreman)
+
+        async def one(number: int, story: str, crashes: Sequence[Crash]) -> Seen:
+            async with places, asyncio.timeout(180):
+                return await live(lab, f"w{number}", story, crashes)
+
+        jobs: list[tuple[str, str, Sequence[Crash]]] = [(story, story, ()) for story in STORIES]
+        jobs += [(name, story, crashes) for name, (story, crashes) in zip(NAMES, POINTS, strict=True) if name in wanted]
+        seen = await asyncio.gather(
+            *(one(number, story, crashes) for number, (_, story, crashes) in enumerate(jobs)), return_exceptions=True
+        )
+    return dict(zip((name for name, *_ in jobs), seen, strict=True))
+
+
+@pytest.fixture(scope="module")
+def lives(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    s3_server: S3Server,
+    temporal_server: TemporalServer,
+) -> dict[str, Seen | BaseException]:
+    """Every crash point that was asked for, and the undisturbed runs (under their story's name), lived side by side."""
+    wanted = {item.callspec.params["name"] for item in request.session.items if getattr(item, "module", None) is request.module}
+    folder = tmp_path_factory.mktemp("kill")
+    database = migrated_file(folder)
+    return asyncio.run(live_all((folder, database, s3_server, temporal_server), wanted))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_killed_worker_changes_nothing_in_the_end(lives: Mapping[str, Seen | BaseException], name: str) -> None:
+    story, crashes = POINTS[NAMES.index(name)]
+    undisturbed, seen = lives[story], lives[name]
+    for life in (undisturbed, seen):
+        if isinstance(life, BaseException):
+            raise life
+    assert isinstance(seen, Seen)
+    assert isinstance(undisturbed, Seen)
+    assert seen.deaths == [KILLED] * len(crashes)
+    assert {state for state, *_ in seen.ledger.values()} == {"done"}
+    assert seen == undisturbed
+    for steps in seen.arrivals.values():
+        assert steps[0] == "updating_started"
+        assert steps[-1] == "updating_completed"

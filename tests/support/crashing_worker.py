@@ -1,0 +1,273 @@
+"""Worker processes that kill themselves with SIGKILL at a chosen call of a port, and ones that do not.
+
+``python -m tests.support.crashing_worker`` imports the product once and then forks a worker for every line of JSON on its
+standard input (:class:`Job`); it reports each worker's start and end as a line of JSON on standard output. A fork is a process of
+its own in every respect that matters here, and spares the seconds of CPU that an interpreter with all imports costs. When standard
+input ends, all workers are killed: none outlives the test. Secrets go through the pipe, not through the command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import selectors
+import signal
+import sys
+from collections import Counter
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from activities import Collaborators, build_activities
+from memory.llm.factory import build_models
+from memory.ports import ChatModel, ChatReply, ChatRequest, ModelProvider, Notice, Notifier, TokenCounter
+from memory.settings import load_settings
+from starter.logs import configure_logging
+from starter.temporal import connect
+from worker import QUEUES, build_workers, open_collaborators
+
+
+@dataclass(frozen=True)
+class Crash:
+    """SIGKILL at the ``nth`` call of ``call``: before it begins, or after it is done and before anybody hears of it.
+
+    ``call``: ``log.finish``, ``profiles.commit``, …; ``model.<stage>``; ``notice.<step>``.
+    """
+
+    call: str
+    when: Literal["before", "after"]
+    nth: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.call} {self.when} #{self.nth}"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One worker process. ``settings``: by field name, as JSON. ``log``: file for its standard error."""
+
+    job_id: str
+    address: str
+    namespace: str
+    log: str
+    settings: dict[str, Any] = field(repr=False)
+    queues: tuple[str, ...] = QUEUES
+    crash: Crash | None = None
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, line: str) -> Job:
+        values = json.loads(line)
+        crash = values.pop("crash")
+        return cls(**{**values, "queues": tuple(values["queues"])}, crash=Crash(**crash) if crash else None)
+
+
+# --------------------------------------------------------------------------------------------------------------- tripwires
+
+
+class Tripwire:
+    """Counts calls by name and ends this process at the chosen one."""
+
+    def __init__(self, crash: Crash | None) -> None:
+        self._crash = crash
+        self._begun: Counter[str] = Counter()
+
+    def begin(self, call: str) -> int:
+        self._begun[call] += 1
+        number = self._begun[call]
+        self._at(call, "before", number)
+        return number
+
+    def end(self, call: str, number: int) -> None:
+        self._at(call, "after", number)
+
+    def _at(self, call: str, when: str, number: int) -> None:
+        if self._crash is not None and (call, when, number) == (self._crash.call, self._crash.when, self._crash.nth):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Wired:
+    """Stands in for a port: every coroutine method runs over the tripwire as ``<port>.<method>``."""
+
+    def __init__(self, inner: object, port: str, wire: Tripwire) -> None:
+        self._inner = inner
+        self._port = port
+        self._wire = wire
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._inner, name)
+        if not inspect.iscoroutinefunction(member):
+            return member
+        call = f"{self._port}.{name}"
+
+        async def wired(*args: Any, **kwargs: Any) -> Any:
+            number = self._wire.begin(call)
+            result = await member(*args, **kwargs)
+            self._wire.end(call, number)
+            return result
+
+        return wired
+
+
+@dataclass
+class WiredModel:
+    inner: ChatModel
+    wire: Tripwire
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def reasoning(self) -> bool:
+        return self.inner.reasoning
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        number = self.wire.begin(f"model.{request.stage}")
+        reply = await self.inner.complete(request)
+        self.wire.end(f"model.{request.stage}", number)
+        return reply
+
+
+@dataclass
+class WiredModels:
+    inner: ModelProvider
+    wire: Tripwire
+
+    def model(self, name: str) -> ChatModel:
+        return WiredModel(self.inner.model(name), self.wire)
+
+    def token_counter(self, name: str) -> TokenCounter:
+        return self.inner.token_counter(name)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+@dataclass
+class WiredNotifier:
+    inner: Notifier
+    wire: Tripwire
+
+    async def send(self, notice: Notice) -> None:
+        number = self.wire.begin(f"notice.{notice.step}")
+        await self.inner.send(notice)
+        self.wire.end(f"notice.{notice.step}", number)
+
+
+def wired(parts: Collaborators, wire: Tripwire) -> Collaborators:
+    """The same collaborators behind tripwires."""
+    log: Any = Wired(parts.log, "log", wire)
+    directory: Any = Wired(parts.directory, "directory", wire)
+    profiles: Any = Wired(parts.profiles, "profiles", wire)
+    return replace(
+        parts,
+        log=log,
+        directory=directory,
+        profiles=profiles,
+        models=WiredModels(parts.models, wire),
+        notifier=WiredNotifier(parts.notifier, wire),
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- the processes
+
+
+async def work(job: Job) -> None:
+    """A worker until SIGTERM, as ``worker.run_worker``."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    settings = load_settings({}, **job.settings)
+    configure_logging(settings)
+    client = await connect(settings, address=job.address, namespace=job.namespace)
+    async with open_collaborators(settings, client) as parts:
+        activities = build_activities(wired(parts, Tripwire(job.crash)))
+        workers = build_workers(client, settings, activities, job.queues)
+        running = [asyncio.create_task(worker.run()) for worker in workers]
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait({stopped, *running}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        await asyncio.gather(*(worker.shutdown() for worker in workers))
+        await asyncio.gather(*running)
+
+
+def become_worker(job: Job) -> NoReturn:
+    """In the fork: nothing of the foreman's is left but its imports."""
+    code = 1
+    try:
+        log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(log, 2)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 0)
+        os.dup2(nothing, 1)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        asyncio.run(work(job))
+        code = 0
+    except BaseException:  # noqa: BLE001 - the fork must not go on as a second foreman
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def report(**event: Any) -> None:
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+def warm_up() -> None:
+    """What every worker would load for itself."""
+    models = build_models(load_settings({}))
+    models.model("simulated")
+    models.token_counter("simulated").count("warm")
+
+
+def foreman() -> None:
+    """Fork on request, report ends, kill all at the end of standard input. One thread only: it forks."""
+    warm_up()
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    workers: dict[int, str] = {}
+    selector = selectors.DefaultSelector()
+    selector.register(0, selectors.EVENT_READ)
+    selector.register(woken, selectors.EVENT_READ)
+    report(ready=os.getpid())
+    pending = b""
+    try:
+        while True:
+            for key, _ in selector.select():
+                if key.fd == woken:
+                    os.read(woken, 4096)
+                    continue
+                chunk = os.read(0, 1 << 16)
+                if not chunk:
+                    return
+                *lines, pending = (pending + chunk).split(b"\n")
+                for line in lines:
+                    job = Job.from_json(line.decode())
+                    pid = os.fork()
+                    if pid == 0:
+                        become_worker(job)
+                    workers[pid] = job.job_id
+                    report(job=job.job_id, pid=pid)
+            for pid in list(workers):
+                done, status = os.waitpid(pid, os.WNOHANG)
+                if done:
+                    report(job=workers.pop(pid), ended=os.waitstatus_to_exitcode(status))
+    finally:
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+        for pid in workers:
+            os.waitpid(pid, 0)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path.cwd()))
+    foreman()
