@@ -8,19 +8,24 @@ import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 from rich.text import Text
+from temporalio.client import Client
+from temporalio.service import RPCError
 
 from memory.llm.factory import build_models
 from memory.model.errors import AfterturnError, MemoryUnavailable, ModelError
 from memory.model.ids import new_id
+from memory.model.names import STATUS_QUERY
 from memory.model.scope import Scope
+from memory.model.steps import RunStatus
 from memory.model.turn import Outcome, Turn
 from memory.ports import ChatMessage, ChatRequest, ModelProvider, PromptPart, TurnSummary
 from memory.prompts import memory_section
 from memory.settings import Settings
+from memory.stores.tables import Tables
 from starter.cli.demo_view import diff_style
 from starter.cli.output import safe_text
 from starter.client import MemoryClient
@@ -36,6 +41,7 @@ TURN_TIMEOUT_S = 180.0
 MAX_ANSWER_TOKENS = 1024
 KEPT_MESSAGES = 20
 _POLL_S = 0.1
+_QUERY_TIMEOUT = timedelta(seconds=2)
 _UPDATING = ("consolidating", "uploading")
 _SYSTEM = "You are a helpful assistant in a terminal. Answer briefly and in the user's language."
 _HELP = """\
@@ -51,9 +57,20 @@ class Chat:
     """One session. ``model``: the model that answers, as ``provider:model``."""
 
     def __init__(
-        self, client: MemoryClient, settings: Settings, scope: Scope, *, space_id: str, model: str, console: Console
+        self,
+        client: MemoryClient,
+        tables: Tables,
+        temporal: Client,
+        settings: Settings,
+        scope: Scope,
+        *,
+        space_id: str,
+        model: str,
+        console: Console,
     ) -> None:
         self._client = client
+        self._tables = tables
+        self._run = temporal.get_workflow_handle(scope.post_answer_workflow_id)
         self._settings = settings
         self._scope = scope
         self._space_id = space_id
@@ -201,14 +218,16 @@ class Chat:
     async def _settled(self, turn_id: str) -> TurnSummary:
         """Wait for the turn's outcome and show the notice while the profile is being rewritten."""
         deadline = asyncio.get_running_loop().time() + TURN_TIMEOUT_S
-        noticed = False
+        wanted = (await self._tables.directory.facts(self._scope, self._space_id)).space.show_update_notice
+        noticed = not wanted
         with self._console.status("deciding …") as status:
             while True:
-                found = await self._client.status(self._scope)
-                for turn in found.recent:
-                    if turn.turn_id == turn_id and turn.outcome is not None:
-                        return turn
-                if not noticed and (found.stage or "").startswith(_UPDATING):
+                newest = await self._tables.log.summaries(scope=self._scope, limit=1)
+                if newest and newest[0].turn_id == turn_id and newest[0].outcome is not None:
+                    if newest[0].outcome is Outcome.UPDATED and not noticed:
+                        self._print(NOTICE, "dim")  # it came and went between two looks
+                    return newest[0]
+                if not noticed and await self._is_updating():
                     noticed = True
                     status.update(NOTICE)
                     if not self._console.is_terminal:
@@ -218,6 +237,13 @@ class Chat:
                         f"the turn is recorded, but nobody processed it within {TURN_TIMEOUT_S:g} s: is a worker running?"
                     )
                 await asyncio.sleep(_POLL_S)
+
+    async def _is_updating(self) -> bool:
+        try:
+            state = await self._run.query(STATUS_QUERY, result_type=RunStatus, rpc_timeout=_QUERY_TIMEOUT)
+        except RPCError:  # not begun, over already, or no worker to ask: the ledger says what came of it
+            return False
+        return state.stage.startswith(_UPDATING)
 
     async def _show_change(self, before: str) -> None:
         profile = await self._client.get_profile(self._scope)

@@ -23,7 +23,7 @@ from starter.cli.state import (
     TenantOption,
     UserOption,
     open_client,
-    open_log,
+    open_tables,
     run,
     scope_of,
     state_of,
@@ -286,11 +286,11 @@ async def _surroundings(
 
     running = read_dev_file(settings.data_dir)
     if running:
-        async with open_client(settings) as client, open_log(settings) as log:
+        async with open_client(settings) as client, open_tables(settings) as tables:
             yield _Surroundings(
                 settings=settings,
                 client=client,
-                log=log,
+                log=tables.log,
                 web_ui=str(running.get("urls", {}).get("web_ui", "")),
                 namespace=str(running.get("temporal_namespace", "default")),
                 stack=None,
@@ -337,15 +337,19 @@ def chat(
     Shows the injected memory, the notice, and what each turn changed. Needs `afterturn dev` or a worker.
     """
     from starter.chat import Chat
+    from starter.temporal import connect
 
+    scope = scope_of(tenant, user)
     state = state_of(ctx)
     settings = state.settings()
     name = model or settings.language_model
     _check_model(settings, name)
 
     async def talk() -> None:
-        async with open_client(settings) as client:
-            await Chat(client, settings, scope_of(tenant, user), space_id=space, model=name, console=stdout()).run()
+        async with open_client(settings) as client, open_tables(settings) as tables:
+            temporal = await connect(settings)
+            session = Chat(client, tables, temporal, settings, scope, space_id=space, model=name, console=stdout())
+            await session.run()
 
     run(talk())
 

@@ -76,7 +76,7 @@ def _print_status(found: UserStatus) -> None:
     memory = "unknown"
     if found.enablement is not None:
         memory = "on" if found.enablement.active else "off: " + "; ".join(reason.message for reason in found.enablement.reasons)
-    working = {True: f"running, {found.stage or 'stage unknown'}", False: "idle", None: "unknown"}[found.running]
+    working = {True: f"running, {found.stage}" if found.stage else "running", False: "idle", None: "unknown"}[found.running]
     lines = [
         ("memory", memory),
         ("workflow", f"{found.workflow_id} ({working})"),

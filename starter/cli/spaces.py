@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from starter.cli.output import emit_json, print_table, safe_text, write
-from starter.cli.state import JsonOption, State, TenantOption, UserOption, YesOption, run, scope_of, state_of
+from starter.cli.state import (
+    JsonOption,
+    State,
+    TenantOption,
+    UserOption,
+    YesOption,
+    open_tables,
+    run,
+    scope_of,
+    state_of,
+)
 
 if TYPE_CHECKING:
     from memory.model.directory import SpaceSettings
@@ -48,15 +58,10 @@ def register(app: typer.Typer) -> None:
 @asynccontextmanager
 async def _tables(state: State) -> AsyncGenerator[tuple[Tables, Settings]]:
     """The database, checked to be at the schema of this code."""
-    from memory.stores.tables import build_tables
-
     settings = state.settings()
-    tables = build_tables(settings)
-    try:
+    async with open_tables(settings) as tables:
         await tables.log.ping()
         yield tables, settings
-    finally:
-        await tables.aclose()
 
 
 def _segment(raw: str, what: str) -> str:

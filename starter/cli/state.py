@@ -15,8 +15,8 @@ import typer
 
 if TYPE_CHECKING:
     from memory.model.scope import Scope
-    from memory.ports import EventLog
     from memory.settings import Settings
+    from memory.stores.tables import Tables
     from starter.client import MemoryClient
 
 T = TypeVar("T")
@@ -135,12 +135,12 @@ async def open_client(settings: Settings) -> AsyncGenerator[MemoryClient]:
 
 
 @asynccontextmanager
-async def open_log(settings: Settings) -> AsyncGenerator[EventLog]:
-    """The turn ledger."""
+async def open_tables(settings: Settings) -> AsyncGenerator[Tables]:
+    """Turn ledger and directory."""
     from memory.stores.tables import build_tables
 
     tables = build_tables(settings)
     try:
-        yield tables.log
+        yield tables
     finally:
         await tables.aclose()

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.e2e.command import Done, afterturn, children, command, environment, running, stop
+from tests.e2e.command import Done, afterturn, afterturn_many, children, command, running, stop
 from tests.support.waiting import until
 
 TALK = json.dumps(
@@ -36,7 +36,6 @@ class Dev:
     def __init__(self, process: subprocess.Popen[str], data_dir: Path) -> None:
         self.process = process
         self.data_dir = data_dir
-        self.taught = ""
 
     def __call__(self, *args: str, stdin: bytes = b"") -> Done:
         return afterturn(*args, data_dir=self.data_dir, stdin=stdin)
@@ -45,6 +44,16 @@ class Dev:
         done = self(*args, stdin=stdin)
         assert done.code == 0, done
         return done
+
+    def each(self, *lines: str) -> list[Done]:
+        """Several commands in one process, words apart by blanks."""
+        return afterturn_many([line.split() for line in lines], data_dir=self.data_dir)
+
+    def each_ok(self, *lines: str) -> list[Done]:
+        results = self.each(*lines)
+        for line, done in zip(lines, results, strict=True):
+            assert done.code == 0, (line, done)
+        return results
 
     @property
     def record(self) -> dict[str, Any]:
@@ -106,20 +115,27 @@ def test_a_second_one_on_the_same_folder_is_refused_and_harms_nothing(dev: Dev) 
     assert done.code == 1
     assert f"process {dev.process.pid}" in done.complaint
     assert dev.record["pid"] == dev.process.pid
-    assert dev.ok("doctor").code == 0
+    assert dev.process.poll() is None
 
 
 def test_profile_show_history_rollback(dev: Dev, taught: str) -> None:
-    shown = dev.ok("profile", "show", "--user", taught, "--json").json
+    user = f"--user {taught}"
+    as_json, plain, history, first, back, now = dev.each_ok(
+        f"profile show {user} --json",
+        f"profile show {user}",
+        f"profile history {user} --json",
+        f"profile show --version 1 {user}",
+        f"profile rollback --to 1 {user}",
+        f"profile show {user}",
+    )
+    shown = as_json.json
     assert (shown["exists"], shown["version"], shown["turn_count"]) == (True, 2, 2)
-    plain = dev.ok("profile", "show", "--user", taught)
     assert plain.out.rstrip("\n") == shown["body"].rstrip("\n")
-    history = dev.ok("profile", "history", "--user", taught, "--json").json
-    assert [version["version"] for version in history] == [2, 1]
-    assert "short" not in dev.ok("profile", "show", "--version", "1", "--user", taught).out
-
-    assert "version 3" in dev.ok("profile", "rollback", "--to", "1", "--user", taught).out
-    assert "short" not in dev.ok("profile", "show", "--user", taught).out
+    assert [version["version"] for version in history.json] == [2, 1]
+    assert "short" in plain.out
+    assert "short" not in first.out
+    assert "version 3" in back.out
+    assert now.out == first.out
     missing = dev("profile", "rollback", "--to", "99", "--user", taught)
     assert missing.code == 1
     assert "not saved" in missing.complaint
@@ -128,8 +144,9 @@ def test_profile_show_history_rollback(dev: Dev, taught: str) -> None:
 def test_profile_edit_from_a_file_and_in_the_editor(dev: Dev, tmp_path: Path) -> None:
     body = tmp_path / "body.md"
     body.write_text("# User Memory\n\n## Identity\n- Name: Grace\n", "utf-8")
-    assert "version 1" in dev.ok("profile", "edit", "--user", "grace", "--file", str(body)).out
-    assert "unchanged" in dev.ok("profile", "edit", "--user", "grace", "--file", str(body)).out
+    saved, again = dev.each_ok(*[f"profile edit --user grace --file {body}"] * 2)
+    assert "version 1" in saved.out
+    assert "unchanged" in again.out
 
     editor = tmp_path / "editor.sh"
     editor.write_text('#!/bin/sh\nsed -i "s/Grace/Grace Hopper/" "$1"\n', "utf-8")
@@ -161,52 +178,67 @@ def test_an_edit_that_meets_another_one_loses_nothing(dev: Dev, tmp_path: Path) 
 
 
 def test_a_user_without_a_profile(dev: Dev) -> None:
-    assert dev.ok("profile", "show", "--user", "nobody", "--json").json["exists"] is False
-    done = dev.ok("profile", "show", "--user", "nobody")
-    assert done.out == ""
-    assert "no profile yet" in done.err
-    assert dev.ok("profile", "history", "--user", "nobody", "--json").json == []
+    as_json, plain, history = dev.each_ok(
+        "profile show --user nobody --json", "profile show --user nobody", "profile history --user nobody --json"
+    )
+    assert as_json.json["exists"] is False
+    assert plain.out == ""
+    assert "no profile yet" in plain.err
+    assert history.json == []
 
 
 def test_status_runs_rerun_spool(dev: Dev, taught: str) -> None:
-    status = dev.ok("status", "--user", taught, "--json").json
-    assert status["enablement"]["active"] is True
-    assert status["pending_turns"] == 0
-    assert [turn["outcome"] for turn in status["recent"]] == ["updated", "updated"]
-    runs = dev.ok("runs", "--user", taught, "--json").json
-    assert {run["workflow_id"] for run in runs} == {f"post-answer/demo/{taught}"}
-    assert "nothing to run again" in dev.ok("rerun", "--user", taught).out
-    assert dev.ok("spool", "status", "--json").json["waiting_bytes"] == 0
-    assert dev.ok("spool", "drain", "--json").json["recorded"] == 0
+    user = f"--user {taught}"
+    status, runs, rerun, spool, drain = dev.each_ok(
+        f"status {user} --json", f"runs {user} --json", f"rerun {user}", "spool status --json", "spool drain --json"
+    )
+    assert status.json["enablement"]["active"] is True
+    assert status.json["pending_turns"] == 0
+    assert [turn["outcome"] for turn in status.json["recent"]] == ["updated", "updated"]
+    assert {run["workflow_id"] for run in runs.json} == {f"post-answer/demo/{taught}"}
+    assert "nothing to run again" in rerun.out
+    assert spool.json["waiting_bytes"] == 0
+    assert drain.json["recorded"] == 0
 
 
 def test_settings_of_a_space_and_why_memory_is_off(dev: Dev) -> None:
-    dev.ok("space", "set", "quiet", "context_memory=false", "max_tokens=800")
-    stored = dev.ok("space", "show", "quiet", "--json").json
-    assert stored["settings"]["max_tokens"] == 800
-    off = dev.ok("enablement", "--space", "quiet", "--json").json
-    assert [reason["code"] for reason in off["reasons"]] == ["space_off"]
-    dev.ok("space", "set", "quiet", "context_memory=")
-    assert "memory is on" in dev.ok("enablement", "--space", "quiet").out
-
-    dev.ok("preference", "deny", "--user", "shy")
-    assert "opted out" in dev.ok("enablement", "--user", "shy").out
-    dev.ok("preference", "allow", "--user", "shy")
-    assert "memory is on" in dev.ok("enablement", "--user", "shy").out
+    _, stored, off, _, on, _, denied, _, allowed = dev.each_ok(
+        "space set quiet context_memory=false max_tokens=800",
+        "space show quiet --json",
+        "enablement --space quiet --json",
+        "space set quiet context_memory=",
+        "enablement --space quiet",
+        "preference deny --user shy",
+        "enablement --user shy",
+        "preference allow --user shy",
+        "enablement --user shy",
+    )
+    assert stored.json["settings"]["max_tokens"] == 800
+    assert [reason["code"] for reason in off.json["reasons"]] == ["space_off"]
+    assert "memory is on" in on.out
+    assert "opted out" in denied.out
+    assert "memory is on" in allowed.out
 
 
 def test_two_roots_clash_until_one_is_removed(dev: Dev) -> None:
-    company = ("--tenant", "two-roots")
-    dev.ok("space", "set", "a", "root_folder=one", *company)
-    dev.ok("space", "set", "b", "root_folder=two", *company)
-    assert "one and two clash" in dev.ok("roots", "list", *company).out
-    assert "root_clash" in dev.ok("enablement", *company).out
-    assert dev("roots", "remove", "three", "--yes", *company).code == 2
-    dev.ok("roots", "remove", "two", "--yes", *company)
-    assert "memory is on" in dev.ok("enablement", *company).out
-    dev.ok("roots", "rename", "one", "main", *company)
-    roots = dev.ok("roots", "list", "--json", *company).json
-    assert [root["folder"] for root in roots if root["active"]] == ["main"]
+    company = "--tenant two-roots"
+    _, _, listed, off, unknown, removed, on, renamed, roots = dev.each(
+        f"space set a root_folder=one {company}",
+        f"space set b root_folder=two {company}",
+        f"roots list {company}",
+        f"enablement {company}",
+        f"roots remove three --yes {company}",
+        f"roots remove two --yes {company}",
+        f"enablement {company}",
+        f"roots rename one main {company}",
+        f"roots list --json {company}",
+    )
+    assert "one and two clash" in listed.out
+    assert "root_clash" in off.out
+    assert unknown.code == 2
+    assert (removed.code, renamed.code) == (0, 0)
+    assert "memory is on" in on.out
+    assert [root["folder"] for root in roots.json if root["active"]] == ["main"]
 
 
 def test_chat_shows_what_is_injected_and_what_changed(dev: Dev) -> None:
@@ -261,4 +293,3 @@ def test_settings_in_the_environment_that_are_wrong_start_nothing(tmp_path: Path
     assert done.code != 0
     assert "nonsense" in done.complaint
     assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
-    assert environment()["LC_ALL"]
