@@ -128,6 +128,10 @@ class Loader:
             enablement = self.rule_without_stores(scope, allow_user_memory=allow_user_memory)
             if enablement.active:
                 early = self._read_early(scope, deadline)
+                if early is not None:
+                    # Two rounds of the event loop, and the slower of the two requests is on its way first.
+                    await asyncio.sleep(0)
+                    await asyncio.sleep(0)
                 facts = await self._tables.call(lambda: self._directory.facts(scope, space_id), deadline=deadline)
                 enablement = self.rule(scope, facts, allow_user_memory=allow_user_memory, web_search=web_search)
                 active = enablement.active
