@@ -24,6 +24,7 @@ _MAX_YAML_DEPTH = 30
 _MAX_COUNT = 2**53
 _SECTION_LINE = re.compile("^#{1,6} *(?:" + "|".join(re.escape(name) for name in (TITLE, *SECTIONS)) + ")", re.MULTILINE)
 _OWN_LINES = re.compile(r"\s*---[ \t]*\r?\n((?:(?:" + "|".join(_OWN_KEYS) + r")[ \t]*:[^\r\n]*(?:\r?\n|\Z))+)")
+_ODD_LINE_ENDS = re.compile("[\x85\u2028\u2029\r]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -97,7 +98,16 @@ def _represent_datetime(dumper: yaml.SafeDumper, value: datetime) -> yaml.Scalar
     )
 
 
+def _represent_str(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    # PyYAML writes these line ends plainly and reads them back as blanks; in double quotes they are escaped.
+    style = '"' if _ODD_LINE_ENDS.search(value) else None
+    return dumper.represent_scalar(  # pyright: ignore[reportUnknownMemberType]
+        "tag:yaml.org,2002:str", value, style=style
+    )
+
+
 _Dumper.add_representer(datetime, _represent_datetime)
+_Dumper.add_representer(str, _represent_str)
 
 
 def _dump(values: Mapping[str, Any]) -> str:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from memory.model.profile import SECTIONS, Bullet, Profile
+
+# No test fails because a machine is slow.
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
 
 _WORDS = """
 Anna Berlin data engineer prefers kurze Antworten Übergröße 项目 用户喜欢简短回答 deadline 2026-06-17 C# v2.0 (draft) [x] 😀 é

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memory.model.document import Frontmatter, parse_document, render_document
@@ -163,6 +163,7 @@ YAML_VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | TIMES,
     st.integers(0, 10**9),
 )
+@example("u", EMPTY_PROFILE, {"a_x": ["\x85", "a\r\u2028b", "\ud800"]}, None, 0)
 def test_what_is_written_is_read(user_id: str, profile: Profile, extra: dict[str, Any], updated: datetime | None, turns: int):
     front = Frontmatter(user_id, 1, updated, turns, extra)
     text = render_document(front, profile)
