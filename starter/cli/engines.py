@@ -71,7 +71,7 @@ def dev(ctx: typer.Context) -> None:
     Context memory is switched on for every company here, unless the environment says otherwise. Ctrl-C stops all of it; the data
     stays in the data folder.
     """
-    run(_dev(state_of(ctx)))
+    run(_dev(state_of(ctx)), patient=True)
 
 
 async def _dev(state: State) -> None:
@@ -174,7 +174,7 @@ def demo(
     loaded = load_conversation(conversation)
     settings = state.settings()
     _check_model(settings, model or settings.language_model)
-    report = run(_demo(state, settings, loaded, keep=keep, model=model, as_json=as_json))
+    report = run(_demo(state, settings, loaded, keep=keep, model=model, as_json=as_json), patient=True)
     if not report.ok:
         raise typer.Exit(1)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -73,46 +75,68 @@ def scope_of(tenant: str, user: str) -> Scope:
     return Scope.of(tenant, user)
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's work. Ctrl-C and SIGTERM cancel it and let its clean-up finish."""
-    return asyncio.run(_terminable(work))
+def run(work: Coroutine[Any, Any, T], *, patient: bool = False) -> T:
+    """Run a command's work. Ctrl-C and SIGTERM cancel it and let its clean-up finish.
+
+    Args:
+        work: the coroutine.
+        patient: signals after the first one are ignored, for what must stop servers in order (wrappers such as make, timeout or
+            uv often pass a signal on twice); otherwise the second one ends the process at once.
+
+    Raises typer.Exit with 130 or 143 when it was cancelled.
+    """
+    return asyncio.run(_under_signals(work, patient=patient))
 
 
-async def _terminable(work: Coroutine[Any, Any, T]) -> T:
+class _Signals:
+    """What SIGINT and SIGTERM do, in this order: end a wait for them, cancel the work, nothing (or end the process)."""
+
+    def __init__(self, task: asyncio.Task[Any], *, patient: bool) -> None:
+        self._task = task
+        self._patient = patient
+        self.received: signal.Signals | None = None
+        self.awaited: asyncio.Event | None = None
+
+    def __call__(self, number: signal.Signals) -> None:
+        if self.received is None:
+            self.received = number
+            if self.awaited is not None:
+                self.awaited.set()
+            else:
+                self._task.cancel()
+        elif not self._patient:
+            os._exit(128 + number)
+
+
+_signals: ContextVar[_Signals] = ContextVar("signals")
+
+
+async def _under_signals(work: Coroutine[Any, Any, T], *, patient: bool) -> T:
     task = asyncio.current_task()
-    terminated = False
-
-    def terminate() -> None:
-        nonlocal terminated
-        terminated = True
-        if task is not None:
-            task.cancel()
-
+    assert task is not None  # noqa: S101
+    signals = _Signals(task, patient=patient)
+    _signals.set(signals)
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, terminate)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        loop.add_signal_handler(number, signals, number)
     try:
         return await work
     except asyncio.CancelledError:
-        if terminated:
-            raise typer.Exit(128 + signal.SIGTERM) from None
+        if signals.received is not None:
+            raise typer.Exit(128 + signals.received) from None
         raise
     finally:
-        loop.remove_signal_handler(signal.SIGTERM)
+        for number in numbers:
+            loop.remove_signal_handler(number)
 
 
 async def until_signalled() -> None:
     """Wait for Ctrl-C or SIGTERM, the ordinary end of what runs until it is told to stop."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    before = signal.getsignal(signal.SIGINT)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    try:
-        await stop.wait()
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
-        loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, before)
+    signals = _signals.get()
+    signals.awaited = asyncio.Event()
+    if signals.received is None:
+        await signals.awaited.wait()
 
 
 @asynccontextmanager
