@@ -18,7 +18,10 @@ from memory.model.redaction import redact
 from memory.model.scope import Scope
 from memory.model.steps import EditInput, RollbackInput, UploadInput, WriteReply, WriteStatus
 from memory.ports import Directory
-from memory.profiles import Profiles, ProfileSnapshot
+from memory.profiles import Profiles, ProfileSnapshot, VersionInfo
+
+LOOK_BACK = 32
+"""A repeated write is looked for among so many versions."""
 
 _log = structlog.get_logger("afterturn.profile")
 
@@ -40,10 +43,14 @@ class ProfileActivities:
         write_key = short_hash("turns", upload.candidate, upload.base_etag or "", *applied)
         document = await self._profiles.read_staged(scope, upload.candidate)
         if document is None:
-            # Uploaded by an attempt whose reply was lost, or cleared away.
+            # Uploaded by an attempt whose reply was lost (a save may lie on top of it by now), or cleared away.
+            earlier = await self._find(scope, root, write_key)
+            if earlier is not None:
+                return WriteReply(status=WriteStatus.SAVED, version=earlier.version, etag=earlier.etag, elapsed_ms=_since(began))
             current = await self._profiles.read(scope, root)
-            if current.write_key == write_key:
-                return _saved(current, began)
+            if current.etag != upload.base_etag:
+                # Refused by an attempt whose reply was lost, as a document made from an older version.
+                return _as_it_is(WriteStatus.CONFLICT, current, began)
             return WriteReply(status=WriteStatus.FAILED, reason="candidate_missing", elapsed_ms=_since(began))
         try:
             written = await self._profiles.commit(
@@ -76,14 +83,17 @@ class ProfileActivities:
         if current.exists and current.write_key == write_key:
             return _saved(current, began)
         if current.etag != request.expected_etag:
+            repeated = await self._find(scope, root, write_key) is not None
             await self._drop(scope, request.candidate)
-            return _as_it_is(WriteStatus.CONFLICT, current, began)
+            return _as_it_is(WriteStatus.SAVED if repeated else WriteStatus.CONFLICT, current, began)
         text = await self._profiles.read_staged(scope, request.candidate)
         if text is None:
             return WriteReply(status=WriteStatus.FAILED, reason="candidate_missing", elapsed_ms=_since(began))
         profile = parse_body(redact(text).text)
         reply = await self._replace(scope, root, current, profile, write_key, "edit", began)
-        await self._drop(scope, request.candidate)
+        if reply.status is not WriteStatus.UNCHANGED:
+            # Nothing in the store tells a repeat of a save that changed nothing: it needs the text again. The sweeper clears it.
+            await self._drop(scope, request.candidate)
         return reply
 
     @activity.defn(name=ROLLBACK_PROFILE)
@@ -97,7 +107,7 @@ class ProfileActivities:
             return WriteReply(status=WriteStatus.FAILED, reason="root_clash")
         current = await self._profiles.read(scope, root)
         write_key = short_hash("rollback", request.edit_id)
-        if current.exists and current.write_key == write_key:
+        if current.exists and await self._find(scope, root, write_key) is not None:
             return _saved(current, began)
         if request.expected_etag is not None and current.etag != request.expected_etag:
             return _as_it_is(WriteStatus.CONFLICT, current, began)
@@ -131,6 +141,12 @@ class ProfileActivities:
 
     async def _conflict(self, scope: Scope, root: str, began: float) -> WriteReply:
         return _as_it_is(WriteStatus.CONFLICT, await self._profiles.read(scope, root), began)
+
+    async def _find(self, scope: Scope, root: str, write_key: str) -> VersionInfo | None:
+        """This very write among the newest versions, should an earlier try of it have been applied."""
+        return next(
+            (info for info in await self._profiles.history(scope, root, limit=LOOK_BACK) if info.write_key == write_key), None
+        )
 
     async def _root(self, scope: Scope) -> str | None:
         """The company's one root, provisioned on first use; None when several clash."""

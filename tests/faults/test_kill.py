@@ -7,30 +7,35 @@ nobody disturbed. All crash points run at once, each in a Temporal namespace, a 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memory.llm.factory import build_models
+from memory.llm.simulated_prompt import read_request
 from memory.model.ids import body_hash
 from memory.model.scope import Scope
 from memory.model.steps import RunTotals, WriteStatus
 from memory.model.turn import Turn
+from memory.settings import load_settings
 from starter.engines import S3Server, TemporalServer
 from starter.views import EditResult
 from tests.support.crashing_worker import Crash
 from tests.support.fleet import Foreman, WorkerProcess, World, migrated_file, new_namespace, open_world, world_settings
+from tests.support.model_stub import ModelStub, StubRequest, answer_with
 from tests.support.waiting import until
 from tests.support.webhook import WebhookReceiver
 
 pytestmark = pytest.mark.timeout(240)
 
 KILLED = -9
-AT_ONCE = 12
+AT_ONCE = 20
 """So many worlds at a time: a worker and a client each."""
 START = datetime(2026, 6, 17, 12, 0, tzinfo=UTC)
 USER = Scope.of("acme", "ada")
@@ -73,7 +78,7 @@ class Seen:
 class Crew:
     """One worker after the other: those that crash, then a healthy one. A successor comes when ``may_replace`` is set."""
 
-    def __init__(self, foreman: Foreman, world: World, crashes: Sequence[Crash]) -> None:
+    def __init__(self, foreman: Foreman, world: World, crashes: Sequence[Crash], model: ModelStub) -> None:
         self._foreman = foreman
         self._world = world
         self._crashes = crashes
@@ -81,6 +86,11 @@ class Crew:
         self.may_replace = asyncio.Event()
         self.may_replace.set()
         self.deaths: list[int] = []
+        self.model = model
+        """The simulated model over HTTP, for stories that use it; it consolidates when ``release`` is set."""
+        self.release = threading.Event()
+        answer = answer_with(build_models(load_settings({})).model("simulated"))
+        model.default = lambda asked: replace(answer(asked), hold=self.release if _is_consolidation(asked) else None)
 
     def begin(self) -> None:
         self._task = asyncio.create_task(self._work())
@@ -150,11 +160,27 @@ async def save_after_the_crash(world: World, crew: Crew) -> list[EditResult]:
     return [saved]
 
 
+async def save_meets_turn(world: World, crew: Crew) -> list[EditResult]:
+    """The user saves while the model works on the older profile: what it makes is refused, and made again from the save."""
+    await world.record(USER, [turn(1)])
+    crew.begin()
+    await until(lambda: any(map(_is_consolidation, list(crew.model.requests))), within_s=60)
+    saved = await world.memory.edit_profile(USER, EDITED, expected_etag=None, edit_id="e1")
+    crew.release.set()
+    await world.settle(USER)
+    return [saved]
+
+
+def _is_consolidation(request: StubRequest) -> bool:
+    return read_request(request.chat_request()).task == "rewrite"
+
+
 STORIES: Mapping[str, tuple[Story, Mapping[str, Any]]] = {
     "separately": (three_turns, {"coalesce_turns": False}),
     "together": (three_turns, {"coalesce_turns": True}),
     "saves": (turns_and_saves, {}),
     "late save": (save_after_the_crash, {}),
+    "save meets turn": (save_meets_turn, {"language_model": "openai:stub"}),
 }
 
 POINTS: Sequence[tuple[str, Sequence[Crash]]] = [
@@ -191,11 +217,14 @@ POINTS: Sequence[tuple[str, Sequence[Crash]]] = [
     ("saves", [Crash("profiles.commit", "before", 2)]),
     ("saves", [Crash("profiles.commit", "after", 2)]),
     ("saves", [Crash("profiles.drop_staged", "after", 2)]),
-    ("saves", [Crash("profiles.drop_staged", "before", 3)]),
+    ("saves", [Crash("profiles.read_staged", "before", 3)]),
     ("saves", [Crash("profiles.read_staged", "after", 3)]),
     ("saves", [Crash("profiles.commit", "after", 4)]),
     ("late save", [Crash("profiles.drop_staged", "before")]),
     ("late save", [Crash("profiles.drop_staged", "after")]),
+    ("save meets turn", [Crash("profiles.commit", "after", 1)]),
+    ("save meets turn", [Crash("profiles.commit", "before", 2)]),
+    ("save meets turn", [Crash("profiles.drop_staged", "after", 2)]),
 ]
 NAMES = [f"{story}: {', then '.join(map(str, crashes))}" for story, crashes in POINTS]
 
@@ -214,15 +243,15 @@ class Lab:
 async def live(lab: Lab, name: str, story_name: str, crashes: Sequence[Crash]) -> Seen:
     """One world from its first turn to its last worker's orderly end."""
     story, overrides = STORIES[story_name]
-    with WebhookReceiver() as webhook:
-        told = {**webhook.settings, "notice_timeout_s": 10, "notice_log": False, **overrides}
+    with WebhookReceiver() as webhook, ModelStub() as model:
+        told = {**webhook.settings, **model.settings, "notice_timeout_s": 10, "notice_log": False, **overrides}
         settings = world_settings(lab.folder / name, lab.database, lab.s3.settings, **told)
         async with open_world(settings, await new_namespace(lab.temporal.address)) as world:
-            crew = Crew(lab.foreman, world, crashes)
+            crew = Crew(lab.foreman, world, crashes, model)
             replies = await story(world, crew)
             await crew.end()
             seen = await look(world, webhook, replies)
-        assert webhook.failures == []
+        assert webhook.failures == model.failures == []
     seen.deaths = crew.deaths
     return seen
 
