@@ -270,6 +270,9 @@ async def test_ctrl_c_stops_everything_and_the_data_stays(tmp_path: Path) -> Non
         first.ok("profile", "edit", "--user", "ada", "--file", "-", stdin=b"## Identity\n- Name: Ada\n")
         below = children(process.pid)
         ports = first.record["temporal_address"], first.record["settings"]["object_store_endpoint"]
+        # Wrappers often pass a signal on twice: the second one must not cut the shutdown short.
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         assert stop(process, signal.SIGINT) == 0
         await until(lambda: not [pid for pid in below if psutil.pid_exists(pid)], what="the servers to end")
     assert not (data_dir / "dev.json").exists()
