@@ -40,9 +40,9 @@ class Activities:
 
 
 def build_activities(parts: Collaborators) -> Activities:
-    turns = TurnActivities(parts.log, parts.directory, parts.rules)
-    profile = ProfileActivities(parts.profiles, parts.directory)
     notices = NoticeActivities(parts.notifier, review_url=parts.review_url)
+    turns = TurnActivities(parts.log, parts.directory, notices, parts.rules)
+    profile = ProfileActivities(parts.profiles, parts.directory)
     sweep = SweepActivities(parts.log, parts.directory, parts.profiles, parts.waker)
     model = ModelActivities(
         parts.models,

@@ -9,7 +9,7 @@ from temporalio import activity
 
 from activities.errors import translated
 from activities.heartbeat import heartbeats
-from memory.consolidation import Consolidator, Rules
+from memory.consolidation import Consolidator, Rules, for_prompt
 from memory.gate import ask_gate
 from memory.model.errors import InvalidInput
 from memory.model.ids import short_hash
@@ -48,8 +48,10 @@ class ModelActivities:
             if not _unapplied(snapshot, batch.plan):
                 return GateReply(update=True, flags=("already_applied",), elapsed_ms=_since(began))
             turns = await self._turns(batch)
-            model = self._models.model(batch.plan.model)
-            decision = await ask_gate(model, snapshot.document.profile, turns, timeout_s=batch.plan.model_timeout_s)
+            plan = batch.plan
+            counter = self._models.token_counter(plan.model)
+            profile = await for_prompt(snapshot.document.profile, counter, plan.max_tokens, datetime.now(UTC).date())
+            decision = await ask_gate(self._models.model(plan.model), profile, turns, timeout_s=plan.model_timeout_s)
         return GateReply(update=decision.update, flags=decision.flags, usage=_stage_usage(decision.usage), elapsed_ms=_since(began))
 
     @activity.defn(name=CONSOLIDATE_TURNS)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+import structlog
 from temporalio import activity
 
 from activities.errors import translated
+from memory.model.errors import MemoryUnavailable
 from memory.model.ids import short_hash
 from memory.model.names import SEND_NOTICE
 from memory.model.steps import NoticeInput
 from memory.model.turn import Outcome
 from memory.ports import Notice, Notifier
+
+_log = structlog.get_logger("afterturn.notices")
 
 UPDATING_TEXT = "🧠 Updating context memory…"
 UPDATED_TEXT = "Context memory updated: review your context memory"
@@ -27,6 +31,21 @@ class NoticeActivities:
     @activity.defn(name=SEND_NOTICE)
     @translated
     async def send_notice(self, notice: NoticeInput) -> None:
+        """Raises MemoryUnavailable when the sink is away."""
+        await self.send(notice)
+
+    async def try_twice(self, notice: NoticeInput) -> bool:
+        """Whether it arrived; a notice is not worth more than a second try."""
+        for _ in range(2):
+            try:
+                await self.send(notice)
+            except MemoryUnavailable as error:
+                _log.warning("notice_failed", step=notice.step, error=error.message)
+            else:
+                return True
+        return False
+
+    async def send(self, notice: NoticeInput) -> None:
         """The link to the profile goes only with a real upload; a receiver drops repeats by ``key``."""
         at = datetime.fromisoformat(notice.at)
         started = notice.step == "updating_started"

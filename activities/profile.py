@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import UTC, datetime
 
@@ -89,7 +90,8 @@ class ProfileActivities:
         text = await self._profiles.read_staged(scope, request.candidate)
         if text is None:
             return WriteReply(status=WriteStatus.FAILED, reason="candidate_missing", elapsed_ms=_since(began))
-        profile = parse_body(redact(text).text)
+        # Up to a megabyte: in a thread, so that heartbeats and other users go on.
+        profile = await asyncio.to_thread(lambda: parse_body(redact(text).text))
         reply = await self._replace(scope, root, current, profile, write_key, "edit", began)
         if reply.status is not WriteStatus.UNCHANGED:
             # Nothing in the store tells a repeat of a save that changed nothing: it needs the text again. The sweeper clears it.

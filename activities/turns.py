@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from activities.errors import translated
+from activities.notices import NoticeActivities
 from memory.model.directory import DEFAULT_ROOT_FOLDER, MemoryFacts, SpaceSettings
 from memory.model.enablement import Enablement, effective_enablement
 from memory.model.names import CLAIM_TURNS, FINISH_TURNS
@@ -35,9 +36,10 @@ class PipelineRules:
 class TurnActivities:
     """Claim and finish. Local activities: one or two quick database steps each."""
 
-    def __init__(self, log: EventLog, directory: Directory, rules: PipelineRules) -> None:
+    def __init__(self, log: EventLog, directory: Directory, notices: NoticeActivities, rules: PipelineRules) -> None:
         self._log = log
         self._directory = directory
+        self._notices = notices
         self._rules = rules
 
     @activity.defn(name=CLAIM_TURNS)
@@ -83,11 +85,14 @@ class TurnActivities:
     @activity.defn(name=FINISH_TURNS)
     @translated
     async def finish_turns(self, done: FinishInput) -> Plan:
-        """Record the outcome of a batch and give the next one: one step for both saves a round of every run.
+        """Remove the notice, record the outcome of a batch and give the next one: one step saves a round of every run.
 
-        Repeating it changes nothing. Tokens and times are booked on the batch's first turn.
+        Repeating it records nothing twice. Tokens and times are booked on the batch's first turn.
         """
         info = activity.info()
+        flags = done.flags
+        if done.notice is not None and not await self._notices.try_twice(done.notice):
+            flags = (*flags, f"notice_failed:{done.notice.step}")
         usage = {stage: spent.model_dump() for stage, spent in done.usage.items()}
         results = [
             TurnResult(
@@ -98,7 +103,7 @@ class TurnActivities:
                 profile_version=done.profile_version,
                 run_id=info.workflow_run_id or "",
                 workflow_id=info.workflow_id or "",
-                flags=done.flags,
+                flags=flags,
                 usage=usage if position == 0 else {},
                 durations_ms=done.durations_ms if position == 0 else {},
                 model=done.model,

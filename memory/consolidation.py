@@ -8,9 +8,10 @@ profile, or a complete new one that parses, fits the budget and lost nothing une
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 
 from memory import prompts
 from memory.model.budget import check_condensed, cut_to_budget, fits
@@ -25,6 +26,9 @@ from memory.model.redaction import redact
 from memory.model.reply import Clean, Noop, parse_profile_reply, parse_scrub_reply
 from memory.model.turn import Turn
 from memory.ports import ChatModel, ChatReply, ChatRequest, StopReason, TokenCounter, Usage
+
+_LONG_CHARS = 100_000
+"""Counting and cutting more than this takes long enough to be done in a thread."""
 
 CONDENSE_TO = 0.9
 """Over budget, the model is asked to condense toward this share of the cap."""
@@ -52,6 +56,21 @@ class Consolidation:
     usage: dict[str, Usage]
 
 
+async def for_prompt(profile: Profile, counter: TokenCounter, max_tokens: int, today: date) -> Profile:
+    """The profile as a prompt may hold it: a user's own save can be a megabyte, a model's context cannot.
+
+    Up to twice the budget it goes whole, so that the model can condense it; beyond, it is cut by rule first.
+    """
+
+    def bounded() -> Profile:
+        if fits(profile, counter.count, 2 * max_tokens):
+            return profile
+        return cut_to_budget(profile, counter.count, 2 * max_tokens, today=today).with_truncated(False)
+
+    size = sum(len(line) for _, bullets in profile.items() for bullet in bullets for line in bullet.lines)
+    return await asyncio.to_thread(bounded) if size > _LONG_CHARS else bounded()
+
+
 class Consolidator:
     """One consolidation at work; collects flags and usage."""
 
@@ -70,6 +89,10 @@ class Consolidator:
         """
         if all(turn.is_empty for turn in turns):
             return self._end(None, None)
+        shown = await for_prompt(old, self._counter, self._rules.max_tokens, now.date())
+        if shown != old:
+            self._flag("input_cut")
+            old = shown
         request = prompts.consolidate_request(
             old,
             turns,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
 from memory.model.steps import RunTotals, StageUsage, TurnRef
@@ -21,6 +22,8 @@ class Batch:
     flags: list[str] = field(default_factory=list[str])
     usage: dict[str, StageUsage] = field(default_factory=dict[str, StageUsage])
     durations_ms: dict[str, int] = field(default_factory=dict[str, int])
+    notice: asyncio.Task[None] | None = None
+    """Shows the notice; done before its removal is sent, which must not overtake it."""
 
     def end(self, outcome: Outcome, reason: str | None, version: int | None = None) -> None:
         self.outcome, self.reason, self.version = outcome, reason, version

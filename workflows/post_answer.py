@@ -149,12 +149,15 @@ class PostAnswerWorkflow:
         try:
             await self._decide(plan, batch)
         except BaseException as error:
-            if not is_cancelled_exception(error):
-                raise
-            batch.end(Outcome.KEPT, "cancelled")
-            await _uninterrupted(self._finish(batch))
+            if is_cancelled_exception(error):
+                batch.end(Outcome.KEPT, "cancelled")
+                await _uninterrupted(self._finish(batch, plan))
+            elif batch.notice is not None:
+                # A fault of this code: the turns stay due, the notice goes.
+                await batch.notice
+                await self._notify(self._notice(plan, batch, "updating_completed"), batch)
             raise
-        return await self._finish(batch)
+        return await _uninterrupted(self._finish(batch, plan))
 
     async def _decide(self, plan: Plan, batch: Batch) -> None:
         if plan.empty:
@@ -163,16 +166,9 @@ class PostAnswerWorkflow:
         if plan.gate and not await self._gate(plan, batch):
             batch.end(Outcome.NOOP, "gate")
             return
-        notice = asyncio.create_task(self._notify(plan, batch, "updating_started")) if plan.notice else None
-        try:
-            await self._consolidate(plan, batch)
-        except BaseException as error:
-            if is_cancelled_exception(error):
-                batch.end(Outcome.KEPT, "cancelled")
-            raise
-        finally:
-            if notice is not None:
-                await _uninterrupted(self._remove_notice(plan, batch, notice))
+        if plan.notice:
+            batch.notice = asyncio.create_task(self._notify(self._notice(plan, batch, "updating_started"), batch))
+        await self._consolidate(plan, batch)
 
     async def _gate(self, plan: Plan, batch: Batch) -> bool:
         """Only an explicit NOOP skips the rewrite; every failure counts as UPDATE."""
@@ -272,7 +268,7 @@ class PostAnswerWorkflow:
 
         async def call() -> WriteReply:
             return await workflow.execute_local_activity(
-                UPLOAD_PROFILE, argument, result_type=WriteReply, summary=_summary(plan.turns), **policies.UPLOAD.options()
+                UPLOAD_PROFILE, argument, result_type=WriteReply, **policies.UPLOAD.options()
             )
 
         try:
@@ -288,14 +284,18 @@ class PostAnswerWorkflow:
 
     async def _claim(self) -> Plan:
         async def call() -> Plan:
-            return await workflow.execute_local_activity(
-                CLAIM_TURNS, self._user, result_type=Plan, summary="next turns", **policies.CLAIM.options()
-            )
+            return await workflow.execute_local_activity(CLAIM_TURNS, self._user, result_type=Plan, **policies.CLAIM.options())
 
         return await self._patiently(call, None)
 
-    async def _finish(self, batch: Batch) -> Plan:
-        """Record the outcome of every turn of the batch; gives the next batch. Until this has happened the turns stay due."""
+    async def _finish(self, batch: Batch, plan: Plan | None = None) -> Plan:
+        """Remove the notice, record the outcome of every turn of the batch; gives the next batch.
+
+        Until this has happened the turns stay due.
+        """
+        shown = batch.notice is not None and plan is not None
+        if batch.notice is not None:
+            await batch.notice
         argument = FinishInput(
             user=self._user,
             turns=batch.turns,
@@ -306,12 +306,16 @@ class PostAnswerWorkflow:
             model=batch.model,
             usage=batch.usage,
             durations_ms=batch.durations_ms,
+            notice=self._notice(plan, batch, "updating_completed") if shown and plan else None,
         )
+        tries = [argument]
 
         async def call() -> Plan:
+            # The notice goes before the record: once tried, it is not repeated for as long as the event log is away.
+            attempt = tries.pop() if tries else argument.model_copy(update={"notice": None})
             return await workflow.execute_local_activity(
                 FINISH_TURNS,
-                argument,
+                attempt,
                 result_type=Plan,
                 summary=f"{_summary(batch.turns)}: {argument.outcome}",
                 **policies.FINISH.options(),
@@ -348,9 +352,8 @@ class PostAnswerWorkflow:
             self._totals = self._totals.model_copy(update={"edits": self._totals.edits + 1})
         return reply
 
-    async def _notify(self, plan: Plan, batch: Batch, step: str) -> None:
-        """Fails open: a notice that cannot be sent is skipped and the run says so."""
-        argument = NoticeInput(
+    def _notice(self, plan: Plan, batch: Batch, step: str) -> NoticeInput:
+        return NoticeInput(
             user=self._user,
             notice_id=f"{plan.turns[0].turn_id}:{plan.turns[0].attempt}",
             step=step,
@@ -359,17 +362,15 @@ class PostAnswerWorkflow:
             at=workflow.now().isoformat(),
             outcome=batch.outcome,
         )
+
+    async def _notify(self, notice: NoticeInput, batch: Batch) -> None:
+        """Fails open: a notice that cannot be sent is skipped and the run says so."""
         try:
-            await workflow.execute_local_activity(SEND_NOTICE, argument, summary=step, **policies.NOTICE.options())
+            await workflow.execute_local_activity(SEND_NOTICE, notice, **policies.NOTICE.options())
         except _STEP_FAILED as error:
             if is_cancelled_exception(error):
                 raise
-            batch.flags.append(f"notice_failed:{step}")
-
-    async def _remove_notice(self, plan: Plan, batch: Batch, shown: asyncio.Task[None]) -> None:
-        # First the notice must have appeared: a removal that overtakes it would leave it standing.
-        await shown
-        await self._notify(plan, batch, "updating_completed")
+            batch.flags.append(f"notice_failed:{notice.step}")
 
     async def _patiently(self, call: Callable[[], Awaitable[_T]], limit_s: float | None) -> _T:
         """Run ``call``; while a store is away, wait with durable timers and try again, for ``limit_s`` seconds at most."""
@@ -407,7 +408,7 @@ class PostAnswerWorkflow:
         workflow.set_current_details(details_markdown(self._batch, self._history, self._totals, self._version))
 
 
-async def _uninterrupted(step: Coroutine[Any, Any, Any]) -> None:
+async def _uninterrupted(step: Coroutine[Any, Any, _T]) -> _T:
     """Finish ``step`` although this run is being cancelled meanwhile; the cancellation is raised afterwards."""
     task = asyncio.create_task(step)
     cancelled: BaseException | None = None
@@ -416,9 +417,10 @@ async def _uninterrupted(step: Coroutine[Any, Any, Any]) -> None:
             await asyncio.shield(task)
         except asyncio.CancelledError as error:
             cancelled = error
-    await task
+    result = await task
     if cancelled is not None:
         raise cancelled
+    return result
 
 
 def _summary(turns: tuple[TurnRef, ...]) -> str:

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from memory.model.redaction_rules import MARKER, find_secrets
 
 _MAX_PASSES = 10
+_MAX_REMEMBERED_CHARS = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,16 @@ class Redacted:
 
 def redact(text: str) -> Redacted:
     """``text`` with every recognised secret replaced. Idempotent; never raises; time linear in the length of the text."""
+    return _redact_short(text) if len(text) <= _MAX_REMEMBERED_CHARS else _redact(text)
+
+
+@lru_cache(maxsize=128)
+def _redact_short(text: str) -> Redacted:
+    """A turn shows the same profile to the gate and to the rewrite, and gets most of it back."""
+    return _redact(text)
+
+
+def _redact(text: str) -> Redacted:
     kinds: Counter[str] = Counter()
     # A replacement may lay bare the next secret (digits beside it, say), so it is repeated until nothing is found.
     for _ in range(_MAX_PASSES):

@@ -223,6 +223,8 @@ class FinishInput(Payload):
     model: str | None = None
     usage: dict[str, StageUsage] = Field(default_factory=dict)
     durations_ms: dict[str, int] = Field(default_factory=dict)
+    notice: NoticeInput | None = None
+    """Sent before the outcome is recorded: the removal of the notice that was shown."""
 
 
 class SweepInput(Payload):

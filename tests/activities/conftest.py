@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from activities.notices import NoticeActivities
 from activities.profile import ProfileActivities
 from activities.turns import PipelineRules, TurnActivities
 from memory.model.scope import Scope
 from memory.model.steps import UserRef
 from memory.profiles import Profiles
 from memory.stores.migrations import migrate
+from memory.stores.notices import LogNotifier
 from memory.stores.objects.memory import MemoryObjectStore
 from memory.stores.tables import Tables, build_tables
 
@@ -43,7 +45,9 @@ class World:
         return UserRef.of(self.scope)
 
     def turns(self, **changes: object) -> TurnActivities:
-        return TurnActivities(self.tables.log, self.tables.directory, rules(**changes))
+        return TurnActivities(
+            self.tables.log, self.tables.directory, NoticeActivities(LogNotifier(), review_url=None), rules(**changes)
+        )
 
     @property
     def profile(self) -> ProfileActivities:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,14 +20,13 @@ from memory.llm.factory import build_models
 from memory.llm.simulated_prompt import read_request
 from memory.model.ids import body_hash
 from memory.model.scope import Scope
-from memory.model.steps import RunTotals, WriteStatus
 from memory.model.turn import Turn
 from memory.settings import load_settings
 from starter.engines import S3Server, TemporalServer
 from starter.views import EditResult
-from tests.support.crashing_worker import Crash
 from tests.support.fleet import Foreman, WorkerProcess, World, migrated_file, new_namespace, open_world, world_settings
 from tests.support.model_stub import ModelStub, StubRequest, answer_with
+from tests.support.seen import Seen, look
 from tests.support.waiting import until
 from tests.support.webhook import WebhookReceiver
 
@@ -53,32 +51,10 @@ def turn(number: int) -> Turn:
     )
 
 
-@dataclass
-class Seen:
-    """What a story left behind, as users and operators see it."""
-
-    ledger: dict[str, tuple[str, str | None, int, str | None, int | None]]
-    """Turn → state, outcome, attempt, reason, profile version."""
-    totals: Counter[str]
-    """Outcomes that the runs counted."""
-    body: str
-    version: int
-    turn_count: int
-    history: list[tuple[int, str | None]]
-    """Version and cause, oldest first."""
-    notices: dict[str, list[str]]
-    """Notice → distinct steps in the order of their first arrival."""
-    replies: list[tuple[WriteStatus, int | None]]
-    """Of the user's own saves and roll-backs."""
-    deaths: list[int] = field(default_factory=list, compare=False)
-    arrivals: dict[str, list[str]] = field(default_factory=dict, compare=False)
-    """Notice → all steps as they arrived, repeats included."""
-
-
 class Crew:
     """One worker after the other: those that crash, then a healthy one. A successor comes when ``may_replace`` is set."""
 
-    def __init__(self, foreman: Foreman, world: World, crashes: Sequence[Crash], model: ModelStub) -> None:
+    def __init__(self, foreman: Foreman, world: World, crashes: Sequence[Point], model: ModelStub) -> None:
         self._foreman = foreman
         self._world = world
         self._crashes = crashes
@@ -183,48 +159,48 @@ STORIES: Mapping[str, tuple[Story, Mapping[str, Any]]] = {
     "save meets turn": (save_meets_turn, {"language_model": "openai:stub"}),
 }
 
-POINTS: Sequence[tuple[str, Sequence[Crash]]] = [
+POINTS: Sequence[tuple[str, Sequence[Point]]] = [
     # Three turns one by one: updated, noop by the gate, updated.
-    ("separately", [Crash("log.pending", "before")]),
-    ("separately", [Crash("log.pending", "after")]),
-    ("separately", [Crash("directory.provision_root", "after")]),
-    ("separately", [Crash("model.gate", "before")]),
-    ("separately", [Crash("model.gate", "after")]),
-    ("separately", [Crash("notice.updating_started", "before")]),
-    ("separately", [Crash("notice.updating_started", "after")]),
-    ("separately", [Crash("model.consolidate", "before")]),
-    ("separately", [Crash("model.consolidate", "after")]),
-    ("separately", [Crash("profiles.stage", "before")]),
-    ("separately", [Crash("profiles.stage", "after")]),
-    ("separately", [Crash("profiles.read_staged", "before")]),
-    ("separately", [Crash("profiles.commit", "before")]),
-    ("separately", [Crash("profiles.commit", "after")]),
-    ("separately", [Crash("profiles.drop_staged", "after")]),
-    ("separately", [Crash("notice.updating_completed", "before")]),
-    ("separately", [Crash("notice.updating_completed", "after")]),
-    ("separately", [Crash("log.finish", "before")]),
-    ("separately", [Crash("log.finish", "after")]),
-    ("separately", [Crash("log.finish", "after", 2)]),
-    ("separately", [Crash("profiles.commit", "after", 2)]),
-    ("separately", [Crash("log.pending", "before", 4)]),
+    ("separately", [Point("log.pending", "before")]),
+    ("separately", [Point("log.pending", "after")]),
+    ("separately", [Point("directory.provision_root", "after")]),
+    ("separately", [Point("model.gate", "before")]),
+    ("separately", [Point("model.gate", "after")]),
+    ("separately", [Point("notice.updating_started", "before")]),
+    ("separately", [Point("notice.updating_started", "after")]),
+    ("separately", [Point("model.consolidate", "before")]),
+    ("separately", [Point("model.consolidate", "after")]),
+    ("separately", [Point("profiles.stage", "before")]),
+    ("separately", [Point("profiles.stage", "after")]),
+    ("separately", [Point("profiles.read_staged", "before")]),
+    ("separately", [Point("profiles.commit", "before")]),
+    ("separately", [Point("profiles.commit", "after")]),
+    ("separately", [Point("profiles.drop_staged", "after")]),
+    ("separately", [Point("notice.updating_completed", "before")]),
+    ("separately", [Point("notice.updating_completed", "after")]),
+    ("separately", [Point("log.finish", "before")]),
+    ("separately", [Point("log.finish", "after")]),
+    ("separately", [Point("log.finish", "after", 2)]),
+    ("separately", [Point("profiles.commit", "after", 2)]),
+    ("separately", [Point("log.pending", "before", 4)]),
     # Three deaths on the way of one user's turns.
     (
         "separately",
-        [Crash("profiles.commit", "after"), Crash("notice.updating_completed", "after"), Crash("log.finish", "after")],
+        [Point("profiles.commit", "after"), Point("notice.updating_completed", "after"), Point("log.finish", "after")],
     ),
-    ("together", [Crash("profiles.commit", "after")]),
-    ("together", [Crash("log.finish", "after")]),
-    ("saves", [Crash("profiles.commit", "before", 2)]),
-    ("saves", [Crash("profiles.commit", "after", 2)]),
-    ("saves", [Crash("profiles.drop_staged", "after", 2)]),
-    ("saves", [Crash("profiles.read_staged", "before", 3)]),
-    ("saves", [Crash("profiles.read_staged", "after", 3)]),
-    ("saves", [Crash("profiles.commit", "after", 4)]),
-    ("late save", [Crash("profiles.drop_staged", "before")]),
-    ("late save", [Crash("profiles.drop_staged", "after")]),
-    ("save meets turn", [Crash("profiles.commit", "after", 1)]),
-    ("save meets turn", [Crash("profiles.commit", "before", 2)]),
-    ("save meets turn", [Crash("profiles.drop_staged", "after", 2)]),
+    ("together", [Point("profiles.commit", "after")]),
+    ("together", [Point("log.finish", "after")]),
+    ("saves", [Point("profiles.commit", "before", 2)]),
+    ("saves", [Point("profiles.commit", "after", 2)]),
+    ("saves", [Point("profiles.drop_staged", "after", 2)]),
+    ("saves", [Point("profiles.read_staged", "before", 3)]),
+    ("saves", [Point("profiles.read_staged", "after", 3)]),
+    ("saves", [Point("profiles.commit", "after", 4)]),
+    ("late save", [Point("profiles.drop_staged", "before")]),
+    ("late save", [Point("profiles.drop_staged", "after")]),
+    ("save meets turn", [Point("profiles.commit", "after", 1)]),
+    ("save meets turn", [Point("profiles.commit", "before", 2)]),
+    ("save meets turn", [Point("profiles.drop_staged", "after", 2)]),
 ]
 NAMES = [f"{story}: {', then '.join(map(str, crashes))}" for story, crashes in POINTS]
 
@@ -240,7 +216,15 @@ class Lab:
     foreman: Foreman
 
 
-async def live(lab: Lab, name: str, story_name: str, crashes: Sequence[Crash]) -> Seen:
+@dataclass
+class Life:
+    """``deaths``: exit codes of the workers that were to crash."""
+
+    seen: Seen
+    deaths: Sequence[int]
+
+
+async def live(lab: Lab, name: str, story_name: str, crashes: Sequence[Point]) -> Life:
     """One world from its first turn to its last worker's orderly end."""
     story, overrides = STORIES[story_name]
     with WebhookReceiver() as webhook, ModelStub() as model:
@@ -250,54 +234,22 @@ async def live(lab: Lab, name: str, story_name: str, crashes: Sequence[Crash]) -
             crew = Crew(lab.foreman, world, crashes, model)
             replies = await story(world, crew)
             await crew.end()
-            seen = await look(world, webhook, replies)
+            seen = await look(world, USER, webhook, replies)
         assert webhook.failures == model.failures == []
-    seen.deaths = crew.deaths
-    return seen
+    return Life(seen, crew.deaths)
 
 
-async def look(world: World, webhook: WebhookReceiver, replies: Sequence[EditResult]) -> Seen:
-    ledger = await world.ledger(USER)
-    view = await world.memory.get_profile(USER)
-    history = await world.memory.history(USER, limit=1000)
-    totals: Counter[str] = Counter()
-
-    async def counted() -> bool:
-        """Visibility lags behind the runs."""
-        totals.clear()
-        async for run in world.client.list_workflows("WorkflowType = 'PostAnswerWorkflow'"):
-            handle = world.client.get_workflow_handle(run.id, run_id=run.run_id, result_type=RunTotals)
-            totals.update((await handle.result()).model_dump(exclude={"runs"}))
-        return sum(totals.values()) >= len(ledger) + sum(reply.status is WriteStatus.SAVED for reply in replies)
-
-    await until(counted, what="the totals of all runs")
-    arrivals: dict[str, list[str]] = {}
-    for notice in list(webhook.notices):
-        arrivals.setdefault(",".join(notice["turn_ids"]), []).append(notice["step"])
-    return Seen(
-        ledger={key: (row.state, row.outcome, row.attempt, row.reason, row.profile_version) for key, row in ledger.items()},
-        totals=+totals,
-        body=view.body,
-        version=view.version,
-        turn_count=view.turn_count,
-        history=[(version.version, version.cause) for version in reversed(history)],
-        notices={key: list(dict.fromkeys(steps)) for key, steps in arrivals.items()},
-        replies=[(reply.status, reply.version) for reply in replies],
-        arrivals=arrivals,
-    )
-
-
-async def live_all(lab_parts: tuple[Path, Path, S3Server, TemporalServer], wanted: set[str]) -> dict[str, Seen | BaseException]:
+async def live_all(lab_parts: tuple[Path, Path, S3Server, TemporalServer], wanted: set[str]) -> dict[str, Life | BaseException]:
     folder, database, s3, temporal = lab_parts
     places = asyncio.Semaphore(AT_ONCE)
     async with Foreman(folder / "workers") as foreman:
         lab = Lab(folder, database, s3, temporal, foreman)
 
-        async def one(number: int, story: str, crashes: Sequence[Crash]) -> Seen:
+        async def one(number: int, story: str, crashes: Sequence[Point]) -> Life:
             async with places, asyncio.timeout(180):
                 return await live(lab, f"w{number}", story, crashes)
 
-        jobs: list[tuple[str, str, Sequence[Crash]]] = [(story, story, ()) for story in STORIES]
+        jobs: list[tuple[str, str, Sequence[Point]]] = [(story, story, ()) for story in STORIES]
         jobs += [(name, story, crashes) for name, (story, crashes) in zip(NAMES, POINTS, strict=True) if name in wanted]
         seen = await asyncio.gather(
             *(one(number, story, crashes) for number, (_, story, crashes) in enumerate(jobs)), return_exceptions=True
@@ -311,7 +263,7 @@ def lives(
     tmp_path_factory: pytest.TempPathFactory,
     s3_server: S3Server,
     temporal_server: TemporalServer,
-) -> dict[str, Seen | BaseException]:
+) -> dict[str, Life | BaseException]:
     """Every crash point that was asked for, and the undisturbed runs (under their story's name), lived side by side."""
     wanted = {item.callspec.params["name"] for item in request.session.items if getattr(item, "module", None) is request.module}
     folder = tmp_path_factory.mktemp("kill")
@@ -320,17 +272,15 @@ def lives(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_killed_worker_changes_nothing_in_the_end(lives: Mapping[str, Seen | BaseException], name: str) -> None:
+def test_a_killed_worker_changes_nothing_in_the_end(lives: Mapping[str, Life | BaseException], name: str) -> None:
     story, crashes = POINTS[NAMES.index(name)]
-    undisturbed, seen = lives[story], lives[name]
-    for life in (undisturbed, seen):
+    undisturbed, disturbed = lives[story], lives[name]
+    for life in (undisturbed, disturbed):
         if isinstance(life, BaseException):
             raise life
-    assert isinstance(seen, Seen)
-    assert isinstance(undisturbed, Seen)
-    assert seen.deaths == [KILLED] * len(crashes)
-    assert {state for state, *_ in seen.ledger.values()} == {"done"}
-    assert seen == undisturbed
-    for steps in seen.arrivals.values():
-        assert steps[0] == "updating_started"
-        assert steps[-1] == "updating_completed"
+    assert isinstance(undisturbed, Life)
+    assert isinstance(disturbed, Life)
+    assert disturbed.deaths == [KILLED] * len(crashes)
+    assert {state for state, *_ in disturbed.seen.ledger.values()} == {"done"}
+    assert disturbed.seen == undisturbed.seen
+    disturbed.seen.check_notices()

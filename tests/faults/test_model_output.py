@@ -283,3 +283,11 @@ async def test_a_reasoning_model_gets_room_to_think_at_the_gate() -> None:
     for model in (plain, reasoning):
         await ask_gate(model, OLD, [MOVED], timeout_s=5)
     assert reasoning.requests[0].max_output_tokens > 10 * plain.requests[0].max_output_tokens
+
+
+async def test_a_hand_made_profile_far_over_budget_is_cut_before_it_goes_to_a_model() -> None:
+    huge = parse_body(profile_text(identity="- Name: Ada Keller", work="\n".join(f"- Project number {n}" for n in range(20_000))))
+    result, model = await consolidate("NOOP", old=huge, max_tokens=500)
+    assert Words().count(model.requests[0].messages[0].text) < 2000
+    assert "Ada Keller" in model.requests[0].messages[0].text
+    assert (result.profile, result.kept, result.flags) == (None, None, ("input_cut",))
