@@ -29,6 +29,7 @@ from tests.support.model_stub import ModelStub, StubRequest, answer_with
 from tests.support.seen import Seen, look
 from tests.support.waiting import until
 from tests.support.webhook import WebhookReceiver
+from tests.support.wires import Point
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -166,17 +167,13 @@ POINTS: Sequence[tuple[str, Sequence[Point]]] = [
     ("separately", [Point("directory.provision_root", "after")]),
     ("separately", [Point("model.gate", "before")]),
     ("separately", [Point("model.gate", "after")]),
-    ("separately", [Point("notice.updating_started", "before")]),
     ("separately", [Point("notice.updating_started", "after")]),
     ("separately", [Point("model.consolidate", "before")]),
     ("separately", [Point("model.consolidate", "after")]),
-    ("separately", [Point("profiles.stage", "before")]),
     ("separately", [Point("profiles.stage", "after")]),
-    ("separately", [Point("profiles.read_staged", "before")]),
     ("separately", [Point("profiles.commit", "before")]),
     ("separately", [Point("profiles.commit", "after")]),
     ("separately", [Point("profiles.drop_staged", "after")]),
-    ("separately", [Point("notice.updating_completed", "before")]),
     ("separately", [Point("notice.updating_completed", "after")]),
     ("separately", [Point("log.finish", "before")]),
     ("separately", [Point("log.finish", "after")]),

@@ -9,39 +9,22 @@ input ends, all workers are killed: none outlives the test. Secrets go through t
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import os
 import selectors
 import signal
 import sys
-from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
-from activities import Collaborators, build_activities
+from activities import build_activities
 from memory.llm.factory import build_models
-from memory.ports import ChatModel, ChatReply, ChatRequest, ModelProvider, Notice, Notifier, TokenCounter
 from memory.settings import load_settings
 from starter.logs import configure_logging
 from starter.temporal import connect
+from tests.support.wires import Point, wired
 from worker import QUEUES, build_workers, open_collaborators
-
-
-@dataclass(frozen=True)
-class Crash:
-    """SIGKILL at the ``nth`` call of ``call``: before it begins, or after it is done and before anybody hears of it.
-
-    ``call``: ``log.finish``, ``profiles.commit``, …; ``model.<stage>``; ``notice.<step>``.
-    """
-
-    call: str
-    when: Literal["before", "after"]
-    nth: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.call} {self.when} #{self.nth}"
 
 
 @dataclass(frozen=True)
@@ -54,7 +37,7 @@ class Job:
     log: str
     settings: dict[str, Any] = field(repr=False)
     queues: tuple[str, ...] = QUEUES
-    crash: Crash | None = None
+    crash: Point | None = None
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -63,115 +46,18 @@ class Job:
     def from_json(cls, line: str) -> Job:
         values = json.loads(line)
         crash = values.pop("crash")
-        return cls(**{**values, "queues": tuple(values["queues"])}, crash=Crash(**crash) if crash else None)
+        return cls(**{**values, "queues": tuple(values["queues"])}, crash=Point(**crash) if crash else None)
 
 
-# --------------------------------------------------------------------------------------------------------------- tripwires
-
-
+@dataclass
 class Tripwire:
-    """Counts calls by name and ends this process at the chosen one."""
+    """SIGKILL to this process at the chosen point."""
 
-    def __init__(self, crash: Crash | None) -> None:
-        self._crash = crash
-        self._begun: Counter[str] = Counter()
+    crash: Point | None
 
-    def begin(self, call: str) -> int:
-        self._begun[call] += 1
-        number = self._begun[call]
-        self._at(call, "before", number)
-        return number
-
-    def end(self, call: str, number: int) -> None:
-        self._at(call, "after", number)
-
-    def _at(self, call: str, when: str, number: int) -> None:
-        if self._crash is not None and (call, when, number) == (self._crash.call, self._crash.when, self._crash.nth):
+    async def at(self, point: Point) -> None:
+        if point == self.crash:
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-class Wired:
-    """Stands in for a port: every coroutine method runs over the tripwire as ``<port>.<method>``."""
-
-    def __init__(self, inner: object, port: str, wire: Tripwire) -> None:
-        self._inner = inner
-        self._port = port
-        self._wire = wire
-
-    def __getattr__(self, name: str) -> Any:
-        member = getattr(self._inner, name)
-        if not inspect.iscoroutinefunction(member):
-            return member
-        call = f"{self._port}.{name}"
-
-        async def wired(*args: Any, **kwargs: Any) -> Any:
-            number = self._wire.begin(call)
-            result = await member(*args, **kwargs)
-            self._wire.end(call, number)
-            return result
-
-        return wired
-
-
-@dataclass
-class WiredModel:
-    inner: ChatModel
-    wire: Tripwire
-
-    @property
-    def name(self) -> str:
-        return self.inner.name
-
-    @property
-    def reasoning(self) -> bool:
-        return self.inner.reasoning
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        number = self.wire.begin(f"model.{request.stage}")
-        reply = await self.inner.complete(request)
-        self.wire.end(f"model.{request.stage}", number)
-        return reply
-
-
-@dataclass
-class WiredModels:
-    inner: ModelProvider
-    wire: Tripwire
-
-    def model(self, name: str) -> ChatModel:
-        return WiredModel(self.inner.model(name), self.wire)
-
-    def token_counter(self, name: str) -> TokenCounter:
-        return self.inner.token_counter(name)
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
-
-
-@dataclass
-class WiredNotifier:
-    inner: Notifier
-    wire: Tripwire
-
-    async def send(self, notice: Notice) -> None:
-        number = self.wire.begin(f"notice.{notice.step}")
-        await self.inner.send(notice)
-        self.wire.end(f"notice.{notice.step}", number)
-
-
-def wired(parts: Collaborators, wire: Tripwire) -> Collaborators:
-    """The same collaborators behind tripwires."""
-    log: Any = Wired(parts.log, "log", wire)
-    directory: Any = Wired(parts.directory, "directory", wire)
-    profiles: Any = Wired(parts.profiles, "profiles", wire)
-    return replace(
-        parts,
-        log=log,
-        directory=directory,
-        profiles=profiles,
-        models=WiredModels(parts.models, wire),
-        notifier=WiredNotifier(parts.notifier, wire),
-    )
 
 
 # ------------------------------------------------------------------------------------------------------------- the processes

@@ -22,6 +22,7 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities import build_activities
 from memory.llm.factory import build_models
 from memory.model.errors import InvalidSettings, MemoryUnavailable
 from memory.model.scope import Scope
@@ -35,9 +36,10 @@ from memory.stores.tables import build_tables
 from starter import MemoryClient
 from starter.client import Parts
 from starter.temporal import connect, ensure_search_attributes
-from tests.support.crashing_worker import Crash, Job
+from tests.support.crashing_worker import Job
 from tests.support.waiting import until
-from worker import QUEUES
+from tests.support.wires import Point, Wire, wired
+from worker import QUEUES, build_workers, open_collaborators
 
 ROOT = Path(__file__).parents[2]
 START_S = 60.0
@@ -128,7 +130,7 @@ class Foreman:
         settings: Settings,
         client: Client,
         *,
-        crash: Crash | None = None,
+        crash: Point | None = None,
         queues: Sequence[str] = QUEUES,
     ) -> WorkerProcess:
         """A worker on the client's server and namespace; returns when its process exists."""
@@ -280,3 +282,13 @@ def world_settings(folder: Path, template: Path, engine: Mapping[str, Any], **ov
         **overrides,
     }
     return load_settings({}, **values)
+
+
+@asynccontextmanager
+async def working(world: World, wire: Wire) -> AsyncGenerator[None]:
+    """Workers of this world in this process, with a wire around their ports, while the block runs."""
+    async with AsyncExitStack() as exits:
+        parts = await exits.enter_async_context(open_collaborators(world.settings, world.client))
+        for worker in build_workers(world.client, world.settings, build_activities(wired(parts, wire))):
+            await exits.enter_async_context(worker)
+        yield
