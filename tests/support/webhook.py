@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-
-import pytest
 
 from memory.stores.notices import SIGNATURE_HEADER, verify_signature
 
@@ -80,11 +77,3 @@ def _handler(owner: WebhookReceiver) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
 
     return Handler
-
-
-@pytest.fixture
-def webhook() -> Iterator[WebhookReceiver]:
-    """A receiver for one test; a notice that was not rightly signed fails the test."""
-    with WebhookReceiver() as receiver:
-        yield receiver
-    assert receiver.failures == []
