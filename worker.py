@@ -158,7 +158,7 @@ def main() -> None:
     """`python worker.py`: the same as `afterturn worker`."""
     from starter.cli import main as cli
 
-    cli(["worker", *sys.argv[1:]])
+    sys.exit(cli(["worker", *sys.argv[1:]]))
 
 
 if __name__ == "__main__":

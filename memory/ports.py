@@ -7,7 +7,7 @@ one event loop at once; blocking drivers run in threads inside the adapter. Erro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -220,11 +220,15 @@ class ObjectStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurn:
-    """``duplicate``: this turn id was there already; nothing was written."""
+    """``duplicate``: this turn id was there already; nothing was written.
+
+    ``refused_by``: the facts by which the caller's ``allowed`` said no; nothing was written, the other fields say nothing.
+    """
 
     ordinal: int
     duplicate: bool
     outcome: Outcome | None
+    refused_by: MemoryFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,10 +284,14 @@ class Backlog:
 class EventLog(Protocol):
     """The record of what happened: message events and the turn ledger (SQL)."""
 
-    async def record_turn(self, scope: Scope, turn: Turn, *, now: datetime) -> RecordedTurn:
+    async def record_turn(
+        self, scope: Scope, turn: Turn, *, now: datetime, allowed: Callable[[MemoryFacts], bool] | None = None
+    ) -> RecordedTurn:
         """Two message events and one turn row in one transaction; idempotent by turn id within the scope.
 
-        A side of the turn without text makes no event. Raises InvalidInput for a message over 1 MiB.
+        A side of the turn without text makes no event. ``allowed`` is asked within the transaction, with what the directory says
+        of the user in the turn's space: one round trip, and consent as it is at the moment of recording. It must be quick and
+        pure. Raises InvalidInput for a message over 1 MiB.
         """
         ...
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from memory.model.errors import InvalidSettings
@@ -193,13 +194,19 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
             hint = f"; did you mean {near[0]}?" if near else "; see the table of settings in the README"
             raise InvalidSettings(f"unknown setting {name}{hint}")
     data_dir = Path(overrides.get("data_dir") or environ.get(PREFIX + "DATA_DIR") or Settings.model_fields["data_dir"].default)
-    given = {name for name in Settings.model_fields if PREFIX + name.upper() in environ}
+    given = {name for name, field in Settings.model_fields.items() if any(key in environ for key in _names(name, field))}
     from_dev = {k: v for k, v in dev_settings(data_dir).items() if k not in given}
     try:
         return Settings(**{**from_dev, **overrides})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise InvalidSettings(f"{_setting_name(first['loc'])}: {first['msg']}") from None
+
+
+def _names(name: str, field: FieldInfo) -> set[str]:
+    """All environment variables that set a field."""
+    others = field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else []
+    return {PREFIX + name.upper(), *(str(other) for other in others if str(other).isupper())}
 
 
 def _setting_name(loc: tuple[int | str, ...]) -> str:

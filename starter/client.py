@@ -128,7 +128,6 @@ class MemoryClient:
         )
         self._recorder = Recorder(
             settings,
-            directory=parts.directory,
             log=parts.log,
             loader=self._loader,
             tables=self._tables,

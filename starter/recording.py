@@ -13,13 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from memory.model.directory import MemoryFacts
 from memory.model.enablement import Enablement
 from memory.model.errors import AfterturnError, InvalidInput, MemoryUnavailable
 from memory.model.event import clean_message
 from memory.model.redaction import redact
 from memory.model.scope import Scope
 from memory.model.turn import Turn
-from memory.ports import Directory, EventLog
+from memory.ports import EventLog
 from memory.settings import Settings
 from starter.faults import fault
 from starter.guard import Guard
@@ -58,14 +59,12 @@ class Recorder:
         self,
         settings: Settings,
         *,
-        directory: Directory,
         log: EventLog,
         loader: Loader,
         tables: Guard,
         wake: Wake,
     ) -> None:
         self._settings = settings
-        self._directory = directory
         self._event_log = log
         self._loader = loader
         self._tables = tables
@@ -122,33 +121,27 @@ class Recorder:
             spooled = await self._behind_others(scope, turn)
             if spooled is not None:
                 return spooled
-        # The text is cleaned while the database is asked.
-        facts_or_error, turn_or_error = await asyncio.gather(
-            self._tables.call(lambda: self._directory.facts(scope, turn.space_id), deadline=deadline),
-            self._clean_beside(turn),
-            return_exceptions=True,
-        )
-        if isinstance(turn_or_error, InvalidInput):
-            return Receipt(ReceiptStatus.REFUSED, reason=turn_or_error.message)
-        if isinstance(turn_or_error, BaseException):
-            raise turn_or_error
-        turn = turn_or_error
         try:
-            if isinstance(facts_or_error, BaseException):
-                raise facts_or_error
-            enablement = self._loader.rule(
-                scope, facts_or_error, allow_user_memory=turn.allow_user_memory, web_search=turn.web_search
+            turn = await self._clean(turn)
+        except InvalidInput as error:
+            return Receipt(ReceiptStatus.REFUSED, reason=error.message)
+
+        def allowed(facts: MemoryFacts) -> bool:
+            return self._rule(scope, facts, turn).active
+
+        now = datetime.now(UTC)
+        try:
+            recorded = await self._tables.call(
+                lambda: self._event_log.record_turn(scope, turn, now=now, allowed=allowed), deadline=deadline
             )
-            if not enablement.active:
-                return _skipped(enablement)
-            now = datetime.now(UTC)
-            recorded = await self._tables.call(lambda: self._event_log.record_turn(scope, turn, now=now), deadline=deadline)
         except InvalidInput as error:
             return Receipt(ReceiptStatus.REFUSED, reason=error.message)
         except AfterturnError as error:
             return await self._to_spool(scope, turn, error.message)
         except Exception as error:  # noqa: BLE001 - whatever it is, the turn is worth keeping
             return await self._to_spool(scope, turn, fault(error))
+        if recorded.refused_by is not None:
+            return _skipped(self._rule(scope, recorded.refused_by, turn))
         self.drainer.log_is_back()
         status = ReceiptStatus.DUPLICATE if recorded.duplicate else ReceiptStatus.RECORDED
         if recorded.outcome is not None:
@@ -156,11 +149,8 @@ class Recorder:
         problem = await self._wake(scope, [turn.turn_id], started + budget * (1 - 2 * MARGIN))
         return Receipt(status, reason=problem, started=problem is None, ordinal=recorded.ordinal)
 
-    async def _clean_beside(self, turn: Turn) -> Turn:
-        """As ``_clean``, when the calls that were begun before have reached their threads (two rounds of the event loop)."""
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        return await self._clean(turn)
+    def _rule(self, scope: Scope, facts: MemoryFacts, turn: Turn) -> Enablement:
+        return self._loader.rule(scope, facts, allow_user_memory=turn.allow_user_memory, web_search=turn.web_search)
 
     async def _clean(self, turn: Turn) -> Turn:
         """The turn as a store may have it. Raises InvalidInput for a message that is too long."""
@@ -211,11 +201,11 @@ class Recorder:
 
     async def _record_spooled(self, entry: SpoolEntry) -> str:
         turn = entry.turn
-        facts = await self._directory.facts(entry.scope, turn.space_id)
-        enablement = self._loader.rule(entry.scope, facts, allow_user_memory=turn.allow_user_memory, web_search=turn.web_search)
-        if not enablement.active:
+        recorded = await self._event_log.record_turn(
+            entry.scope, turn, now=datetime.now(UTC), allowed=lambda facts: self._rule(entry.scope, facts, turn).active
+        )
+        if recorded.refused_by is not None:
             return "skipped"
-        recorded = await self._event_log.record_turn(entry.scope, turn, now=datetime.now(UTC))
         return "duplicates" if recorded.duplicate else "recorded"
 
     async def _wake_spooled(self, scope: Scope, turn_ids: Sequence[str]) -> None:

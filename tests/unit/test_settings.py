@@ -76,6 +76,15 @@ def test_the_environment_wins_over_a_running_dev_and_arguments_over_both(monkeyp
     assert load_settings(object_store_endpoint="arg:1").object_store_endpoint == "arg:1"
 
 
+def test_the_environments_feature_flag_wins_over_a_running_dev(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / ".afterturn"
+    folder.mkdir()
+    (folder / "dev.json").write_text(json.dumps({"pid": os.getpid(), "settings": {"feature_flag": True}}))
+    assert load_settings().feature_flag is True
+    monkeypatch.setenv("FEATURE_FLAG_ENABLE_CONTEXT_MEMORY_UN_22033", "acme")
+    assert load_settings().feature_flag == frozenset({"acme"})
+
+
 def test_a_dev_record_of_a_process_that_is_gone_is_not_used(tmp_path: Path) -> None:
     folder = tmp_path / ".afterturn"
     folder.mkdir()

@@ -20,6 +20,19 @@ from memory.stores.tables.statements import FACTS, writes
 _ROOT = "root_folder"
 
 
+def read_facts(connection: Connection, scope: Scope, space_id: str) -> MemoryFacts:
+    """As ``Directory.facts``, within the caller's transaction."""
+    space_key = encode_segment(space_id, what="space id")
+    binds = {"b_tenant": scope.tenant, "b_user": scope.user, "b_space": space_key}
+    rows = connection.execute(FACTS, binds).all()
+    roots = tuple(sorted(row.folder for row in rows if row.folder is not None))
+    return MemoryFacts(
+        space=_settings(rows[0].settings, roots, space_id),
+        user_allows=rows[0].allow_user_memory is not False,
+        active_roots=roots,
+    )
+
+
 class SqlDirectory(Directory):
     """A space whose settings do not name a root lives in its company's only active one, ``user-memory`` when there is none yet.
 
@@ -31,15 +44,7 @@ class SqlDirectory(Directory):
         self._writes = writes(database.engine.dialect.name)
 
     async def facts(self, scope: Scope, space_id: str) -> MemoryFacts:
-        space_key = encode_segment(space_id, what="space id")
-        binds = {"b_tenant": scope.tenant, "b_user": scope.user, "b_space": space_key}
-        rows = await self._database.read(lambda c: c.execute(FACTS, binds).all())
-        roots = tuple(sorted(row.folder for row in rows if row.folder is not None))
-        return MemoryFacts(
-            space=_settings(rows[0].settings, roots, space_id),
-            user_allows=rows[0].allow_user_memory is not False,
-            active_roots=roots,
-        )
+        return await self._database.read(lambda connection: read_facts(connection, scope, space_id))
 
     async def space(self, tenant: str, space_id: str) -> SpaceSettings | None:
         space_key = encode_segment(space_id, what="space id")

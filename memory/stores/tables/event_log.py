@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Select, and_, func, literal_column, select, tuple_, update
 from sqlalchemy.engine import RowMapping
 
+from memory.model.directory import MemoryFacts
 from memory.model.errors import InvalidInput
 from memory.model.event import ASSISTANT_ID, USER_ID, clean_message, turn_messages
 from memory.model.ids import decode_segment, encode_segment
@@ -17,6 +18,7 @@ from memory.model.transcript import clean_text
 from memory.model.turn import Outcome, StoredTurn, Turn
 from memory.ports import Backlog, EventLog, RecordedTurn, TurnResult, TurnSummary
 from memory.stores.tables.columns import to_utc
+from memory.stores.tables.directory import read_facts
 from memory.stores.tables.engine import Database
 from memory.stores.tables.rows import TURNS
 from memory.stores.tables.statements import BY_KEY, FIND_TURN, FINISH, INSERT_EVENTS, IS_KEPT, IS_PENDING, PENDING, writes
@@ -37,11 +39,17 @@ class SqlEventLog(EventLog):
         self._database = database
         self._writes = writes(database.engine.dialect.name)
 
-    async def record_turn(self, scope: Scope, turn: Turn, *, now: datetime) -> RecordedTurn:
+    async def record_turn(
+        self, scope: Scope, turn: Turn, *, now: datetime, allowed: Callable[[MemoryFacts], bool] | None = None
+    ) -> RecordedTurn:
         turn_row, event_rows = _rows(scope, turn, to_utc(now))
         key = {"b_tenant": scope.tenant, "b_user": scope.user}
 
         def work(connection: Connection) -> RecordedTurn:
+            if allowed is not None:
+                facts = read_facts(connection, scope, turn.space_id)
+                if not allowed(facts):
+                    return RecordedTurn(0, duplicate=False, outcome=None, refused_by=facts)
             numbers = connection.execute(self._writes.take_numbers, {**key, "b_events": len(event_rows)}).one()
             seq = numbers.last_seq - len(event_rows)
             for event_row in event_rows:
