@@ -27,6 +27,7 @@ from memory.settings import Settings
 from memory.stores.notices import build_notifier
 from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
+from starter.metrics import metrics_runtime
 from starter.signals import TurnSignaller
 from starter.temporal import connect, ensure_search_attributes
 from workflows import WORKFLOWS
@@ -137,18 +138,21 @@ async def check_dependencies(settings: Settings, client: Client, parts: Collabor
 
 
 async def run_worker(settings: Settings, queues: Sequence[str] = QUEUES) -> None:
-    """Work until SIGTERM or SIGINT. Raises what ``check_dependencies`` raises."""
+    """Work until SIGTERM or SIGINT. Raises what ``check_dependencies`` and ``metrics_runtime`` raise."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
-    client = await connect(settings)
+    runtime = await asyncio.to_thread(metrics_runtime, settings)
+    client = await connect(settings, runtime=runtime)
     async with open_collaborators(settings, client) as parts:
         await check_dependencies(settings, client, parts)
         async with AsyncExitStack() as stack:
             for worker in build_workers(client, settings, build_activities(parts), queues):
                 await stack.enter_async_context(worker)
-            _log.info("worker_started", queues=",".join(queues), model=settings.language_model)
+            _log.info(
+                "worker_started", queues=",".join(queues), model=settings.language_model, metrics=settings.metrics_address or "off"
+            )
             await stop.wait()
             _log.info("worker_stopping", grace_s=settings.graceful_shutdown_s)
         _log.info("worker_stopped")

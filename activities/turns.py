@@ -111,6 +111,7 @@ class TurnActivities:
             for position, ref in enumerate(done.turns)
         ]
         await self._log.finish(done.user.scope, results, now=datetime.now(UTC))
+        _count(done, flags)
         return await self._next(done.user.scope)
 
     def _enablement(self, scope: Scope, facts: MemoryFacts, turn: Turn) -> Enablement:
@@ -132,6 +133,17 @@ class TurnActivities:
             return facts.active_roots[0]
         root = await self._directory.provision_root(scope.tenant, facts.space.root_folder or DEFAULT_ROOT_FOLDER)
         return root.folder
+
+
+def _count(done: FinishInput, flags: Sequence[str]) -> None:
+    """For whoever watches the workers. A step that is repeated after a crash counts twice; the ledger is what is exact."""
+    meter = activity.metric_meter()
+    turns = meter.create_counter("afterturn_turns", "turns with an outcome")
+    # What follows a colon is a detail of that one case: labels stay few.
+    turns.add(len(done.turns), {"outcome": done.outcome.value, "reason": (done.reason or "").partition(":")[0]})
+    flagged = meter.create_counter("afterturn_flags", "flags of batches of turns: what failed, was repaired or was cut")
+    for flag in sorted({flag.partition(":")[0] for flag in flags}):
+        flagged.add(1, {"flag": flag})
 
 
 def _alike(waiting: Sequence[StoredTurn], limit: int) -> Sequence[StoredTurn]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from memory.model.errors import InvalidSettings
@@ -124,7 +126,7 @@ class Settings(BaseSettings):
     max_concurrent_workflow_tasks: int = Field(100, ge=2, le=2000, description="workflow tasks at once per worker process")
     max_cached_workflows: int = Field(500, ge=0, le=100_000, description="workflows kept in memory per worker process")
     graceful_shutdown_s: float = Field(20.0, ge=0, le=600, description="running activities may finish this long after SIGTERM")
-    metrics_address: str | None = Field(None, description="host:port for Prometheus metrics")
+    metrics_address: str | None = Field(None, description="host:port at which a worker serves Prometheus metrics, path /metrics")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="lowest level that is logged")
     log_format: Literal["console", "json"] = Field("console", description="how log lines look")
 
@@ -152,6 +154,16 @@ class Settings(BaseSettings):
             return False
         names = json.loads(value) if value.lstrip().startswith("[") else value.split(",")
         return frozenset(str(name).strip() for name in names if str(name).strip())
+
+    @field_validator("metrics_address")
+    @classmethod
+    def _check_address(cls, value: str | None) -> str | None:
+        if value is not None:
+            host, _, port = value.rpartition(":")
+            bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host if ":" not in host else ""
+            if not bare or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 65_536:
+                raise PydanticCustomError("address", "must be host:port with a port of 1 to 65535, for instance 127.0.0.1:9464")
+        return value
 
     @classmethod
     def settings_customise_sources(

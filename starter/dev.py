@@ -26,6 +26,7 @@ from memory.model.errors import MemoryUnavailable
 from memory.settings import DEV_FILE, Settings, load_settings
 from memory.stores.migrations import migrate
 from starter.engines import Engine, S3Server, TemporalServer
+from starter.metrics import metrics_runtime
 from starter.processes import FolderLock
 from starter.schedules import ensure_sweep_schedule
 from starter.temporal import connect
@@ -97,6 +98,9 @@ class LocalStack:
         self.dev_file.unlink(missing_ok=True)
         asked = load_settings(data_dir=self.data_dir, **self._asked())
 
+        # Before the servers: an address that cannot be used stops the start at once.
+        runtime = await asyncio.to_thread(metrics_runtime, asked)
+
         self._progress("starting the servers")
         temporal = TemporalServer(self.data_dir, in_memory=self._throw_away)
         foreign_store = "object_store_endpoint" in asked.model_fields_set and not self._throw_away
@@ -116,7 +120,7 @@ class LocalStack:
         flag: dict[str, Any] = {} if "feature_flag" in asked.model_fields_set else {"feature_flag": True}
         self.settings = load_settings(data_dir=self.data_dir, **{**flag, **store_settings, **self._asked()})
         self._progress("checking the stores and starting the worker")
-        self.client = await connect(self.settings, address=temporal.address, namespace=temporal.namespace)
+        self.client = await connect(self.settings, address=temporal.address, namespace=temporal.namespace, runtime=runtime)
         self.parts = await self._stack.enter_async_context(open_collaborators(self.settings, self.client))
         await check_dependencies(self.settings, self.client, self.parts)
         for worker in build_workers(self.client, self.settings, build_activities(self.parts)):
@@ -124,6 +128,8 @@ class LocalStack:
         await ensure_sweep_schedule(self.client, self.settings)
 
         self.urls = {"web_ui": temporal.ui_url or "", "temporal_metrics": temporal.metrics_url}
+        if self.settings.metrics_address is not None:
+            self.urls["metrics"] = f"http://{self.settings.metrics_address}/metrics"
         self.urls["object_store"] = (
             f"http{'s' if self.settings.object_store_secure else ''}://{self.settings.object_store_endpoint}"
         )
@@ -147,6 +153,7 @@ class LocalStack:
             "database_url": f"sqlite:///{self.data_dir / 'afterturn.db'}",
             "spool_path": None,
             "notice_webhook_url": None,
+            "metrics_address": None,
             "feature_flag": True,
             "bucket_prefix": "demo",
             # Nobody waits for an answer here: a first turn on a busy machine must not go by way of the spool.

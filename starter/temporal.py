@@ -18,6 +18,7 @@ from temporalio.client import Client
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
+from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode
 
 from memory.model.errors import InvalidSettings, MemoryUnavailable
@@ -42,7 +43,14 @@ _REFUSED = {
 }
 
 
-async def connect(settings: Settings, *, address: str | None = None, namespace: str | None = None, lazy: bool = False) -> Client:
+async def connect(
+    settings: Settings,
+    *,
+    address: str | None = None,
+    namespace: str | None = None,
+    lazy: bool = False,
+    runtime: Runtime | None = None,
+) -> Client:
     """A client that speaks pydantic models.
 
     Args:
@@ -50,6 +58,7 @@ async def connect(settings: Settings, *, address: str | None = None, namespace: 
         address: ``host:port``; wins over the environment.
         namespace: wins over the environment.
         lazy: connect at the first call, so that this never needs the server. Not for workers.
+        runtime: of the SDK, where it is not the process's common one (see :mod:`starter.metrics`).
 
     Raises:
         InvalidSettings: the configuration cannot be read, or the server refuses it.
@@ -58,7 +67,9 @@ async def connect(settings: Settings, *, address: str | None = None, namespace: 
     options = connect_options(settings, address=address, namespace=namespace)
     options.setdefault("target_host", DEFAULT_ADDRESS)
     return await ask(
-        Client.connect(**options, data_converter=pydantic_data_converter, connect_timeout=CONNECT_TIMEOUT, lazy=lazy),
+        Client.connect(
+            **options, data_converter=pydantic_data_converter, connect_timeout=CONNECT_TIMEOUT, lazy=lazy, runtime=runtime
+        ),
         f"connecting to {options.get('target_host')}",
         within_s=CONNECT_S,
     )

@@ -124,6 +124,8 @@ def _show_urls(stack: LocalStack) -> None:
         ("language model", f"{model} (rules, not a language model)" if model.split(":")[0] == "simulated" else model),
         ("data folder", str(stack.data_dir)),
     ]
+    if "metrics" in stack.urls:
+        rows.insert(-1, ("metrics", stack.urls["metrics"]))
     console = stdout()
     if not console.is_terminal:
         write("".join(f"{name}: {value}\n" for name, value in rows) + "ready\n")

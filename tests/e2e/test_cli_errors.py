@@ -77,6 +77,20 @@ CASES = [
         env={"AFTERTURN_LOAD_BUDGET": "1"},
     ),
     Case("bad setting", ("dev",), FAILED, ("AFTERTURN_LOAD_BUDGET_MS",), env={"AFTERTURN_LOAD_BUDGET_MS": "soon"}),
+    Case(
+        "bad metrics address",
+        ("worker",),
+        FAILED,
+        ("AFTERTURN_METRICS_ADDRESS: must be",),
+        env={"AFTERTURN_METRICS_ADDRESS": "9464"},
+    ),
+    Case(
+        "metrics of a host that is not there",
+        ("worker",),
+        FAILED,
+        ("AFTERTURN_METRICS_ADDRESS", "nowhere.invalid:9464 is not known"),
+        env={"AFTERTURN_METRICS_ADDRESS": "nowhere.invalid:9464"},
+    ),
     Case("bad database url", ("migrate",), FAILED, ("AFTERTURN_DATABASE_URL",), env={"AFTERTURN_DATABASE_URL": "mysql://x"}),
     Case("no database yet", ("space", "show"), FAILED, ("afterturn migrate",)),
     Case("bad space setting", ("space", "set", "default", "max_token=5"), USAGE, ("max_token", "did you mean max_tokens?")),
@@ -123,6 +137,15 @@ def test_servers_away(args: tuple[str, ...], tmp_path: Path) -> None:
     assert "unexpected" not in done.err
     if args != ("status",):  # which shows what it could find out
         assert done.complaint
+
+
+@pytest.mark.parametrize("args", [("worker",), ("dev",)], ids=" ".join)
+def test_an_address_for_metrics_that_is_taken_starts_nothing(args: tuple[str, ...], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"localhost:{taken.getsockname()[1]}"
+        done = afterturn(*args, data_dir=tmp_path / "data", env={"AFTERTURN_METRICS_ADDRESS": address})
+    assert done.code == FAILED, done
+    assert done.complaint.startswith(f"afterturn: AFTERTURN_METRICS_ADDRESS: cannot listen at {address}: address already in use")
 
 
 def test_doctor_says_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:

@@ -34,6 +34,13 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(monkeypatch: pytest.Mon
         ("AFTERTURN_LOG_LEVEL", "loud"),
         ("AFTERTURN_BUCKET_PREFIX", "UPPER"),
         ("AFTERTURN_COALESCE_MAX_TURNS", "0"),
+        ("AFTERTURN_METRICS_ADDRESS", "9464"),
+        ("AFTERTURN_METRICS_ADDRESS", ":9464"),
+        ("AFTERTURN_METRICS_ADDRESS", "[]:9464"),
+        ("AFTERTURN_METRICS_ADDRESS", "::1:9464"),
+        ("AFTERTURN_METRICS_ADDRESS", "localhost:0"),
+        ("AFTERTURN_METRICS_ADDRESS", "localhost:65536"),
+        ("AFTERTURN_METRICS_ADDRESS", "localhost:²"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name_and_not_repeated(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
@@ -41,6 +48,12 @@ def test_a_wrong_value_is_refused_by_name_and_not_repeated(monkeypatch: pytest.M
     with pytest.raises(InvalidSettings, match=name) as caught:
         load_settings()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9464", "[::1]:9464", "metrics.example.com:1", "localhost:65535"])
+def test_an_address_for_metrics(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("AFTERTURN_METRICS_ADDRESS", address)
+    assert load_settings().metrics_address == address
 
 
 def test_a_wrong_secret_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
