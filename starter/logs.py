@@ -50,8 +50,9 @@ def configure_logging(settings: Settings) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    # HTTP clients log request lines at info: addresses of objects hold user ids, and there is one per call.
-    for noisy in ("httpx", "httpx2", "httpcore", "httpcore2", "urllib3", "openai", "anthropic"):
+    # HTTP clients log request lines at info: addresses of objects hold user ids, and there is one per call. Alembic lists its
+    # plugins at every start.
+    for noisy in ("alembic", "httpx", "httpx2", "httpcore", "httpcore2", "urllib3", "openai", "anthropic"):
         logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
 
 

@@ -168,6 +168,11 @@ def test_doctor_reports_a_bad_setting_like_everything_else(tmp_path: Path) -> No
     assert "AFTERTURN_LOG_LEVEL" in done.json["checks"][0]["detail"]
 
 
+def test_migrate_logs_no_library_s_chatter(tmp_path: Path) -> None:
+    done = afterturn("migrate", data_dir=tmp_path / "data", env={"AFTERTURN_LOG_LEVEL": "info"})
+    assert (done.code, done.err) == (0, ""), done
+
+
 def test_debug_shows_where(tmp_path: Path) -> None:
     done = afterturn("--debug", "space", "show", data_dir=tmp_path / "data")
     assert done.code == FAILED
