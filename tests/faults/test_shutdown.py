@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-import sys
 import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from typing import Any
 import pytest
 from temporalio.api.enums.v1 import EventType, TimeoutType
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
 from activities.model_steps import ModelActivities
@@ -30,10 +28,10 @@ from memory.model.scope import Scope
 from memory.model.steps import BatchInput, Plan, TurnRef, UserRef
 from memory.model.turn import Outcome, Turn
 from memory.profiles import Profiles
-from memory.settings import Settings, load_settings
+from memory.settings import load_settings
 from memory.stores.objects.minio import MinioObjectStore
 from starter.engines import S3Server, TemporalServer
-from tests.support.fleet import World, as_environment, migrated_file, new_namespace, open_world, plain_environment, world_settings
+from tests.support.fleet import World, migrated_file, new_namespace, open_world, worker_command, world_settings
 from tests.support.model_stub import ModelStub, StubReply, StubRequest, answer_with
 from tests.support.waiting import until
 from tests.support.webhook import WebhookReceiver
@@ -43,7 +41,6 @@ pytestmark = pytest.mark.timeout(180)
 START = datetime(2026, 6, 17, 12, 0, tzinfo=UTC)
 USER = Scope.of("acme", "ada")
 GRACE_S = 30
-STOP_S = 60.0
 
 
 def turn(number: int = 1, text: str = "My name is Ada Keller.") -> Turn:
@@ -77,48 +74,6 @@ class SlowModel:
 
 def _task(request: StubRequest) -> str:
     return read_request(request.chat_request()).task
-
-
-@dataclass
-class Command:
-    """A running `afterturn worker`."""
-
-    process: asyncio.subprocess.Process
-    log_path: Path
-
-    def log(self) -> str:
-        return self.log_path.read_text("utf-8", "replace")
-
-    async def ended(self) -> int:
-        try:
-            async with asyncio.timeout(STOP_S):
-                return await self.process.wait()
-        except TimeoutError:
-            raise AssertionError(f"still runs {STOP_S} s after SIGTERM:\n{self.log()}") from None
-
-
-@asynccontextmanager
-async def worker_command(settings: Settings, client: Client, log: Path, queue: str = "all") -> AsyncGenerator[Command]:
-    """`afterturn worker`, ready to work; killed at the end of the block if it still runs."""
-    where = {"TEMPORAL_ADDRESS": client.service_client.config.target_host, "TEMPORAL_NAMESPACE": client.namespace}
-    with log.open("wb") as errors:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "starter.cli", "worker", "--queue", queue),
-            cwd=settings.data_dir,
-            env=plain_environment({**as_environment(settings), **where}),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=errors,
-            stderr=errors,
-        )
-    command = Command(process, log)
-    try:
-        await until(lambda: "worker_started" in command.log() or process.returncode is not None, within_s=60, what="worker_started")
-        assert process.returncode is None, command.log()
-        yield command
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 @asynccontextmanager

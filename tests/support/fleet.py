@@ -44,6 +44,7 @@ from worker import QUEUES, build_workers, open_collaborators
 ROOT = Path(__file__).parents[2]
 START_S = 60.0
 STOP_S = 45.0
+COMMAND_STOP_S = 60.0
 
 
 def plain_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -183,6 +184,52 @@ def as_environment(settings: Settings) -> dict[str, str]:
         f"AFTERTURN_{name.upper()}": str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in as_json(settings).items()
     }
+
+
+@dataclass
+class Command:
+    """A running `afterturn worker`."""
+
+    process: asyncio.subprocess.Process
+    log_path: Path
+
+    def log(self) -> str:
+        return self.log_path.read_text("utf-8", "replace")
+
+    async def ended(self) -> int:
+        try:
+            async with asyncio.timeout(COMMAND_STOP_S):
+                return await self.process.wait()
+        except TimeoutError:
+            raise AssertionError(f"still runs {COMMAND_STOP_S} s after SIGTERM:\n{self.log()}") from None
+
+
+def server_of(client: Client) -> dict[str, str]:
+    """The ``TEMPORAL_…`` variables that lead a process to the same server and namespace."""
+    return {"TEMPORAL_ADDRESS": client.service_client.config.target_host, "TEMPORAL_NAMESPACE": client.namespace}
+
+
+@asynccontextmanager
+async def worker_command(settings: Settings, client: Client, log: Path, queue: str = "all") -> AsyncGenerator[Command]:
+    """`afterturn worker`, ready to work; killed at the end of the block if it still runs."""
+    with log.open("wb") as errors:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "starter.cli", "worker", "--queue", queue),
+            cwd=settings.data_dir,
+            env=plain_environment({**as_environment(settings), **server_of(client)}),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=errors,
+            stderr=errors,
+        )
+    command = Command(process, log)
+    try:
+        await until(lambda: "worker_started" in command.log() or process.returncode is not None, within_s=60, what="worker_started")
+        assert process.returncode is None, command.log()
+        yield command
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
 
 
 # --------------------------------------------------------------------------------------------------------------- namespaces
