@@ -19,6 +19,8 @@ from memory.model.turn import Turn
 from memory.ports import EventLog, ModelProvider, Usage
 from memory.profiles import Profiles, ProfileSnapshot
 
+RECENT_S = 2.0
+
 
 class ModelActivities:
     """Gate and consolidate, on the model queue."""
@@ -61,7 +63,9 @@ class ModelActivities:
         began = time.perf_counter()
         plan, scope = batch.plan, batch.user.scope
         async with heartbeats():
-            snapshot = await self._profiles.read(scope, plan.root)
+            # What the gate read a moment ago will do: a save in between is caught by compare-and-swap and then read.
+            recent_s = RECENT_S if plan.gate and not batch.conflicts and activity.info().attempt == 1 else 0.0
+            snapshot = await self._profiles.read(scope, plan.root, max_age_s=recent_s)
             missing = _unapplied(snapshot, plan)
             if not missing:
                 return ConsolidateReply(decision=Decision.APPLIED, applied_version=snapshot.version, elapsed_ms=_since(began))

@@ -15,6 +15,8 @@ import asyncio
 import base64
 import hashlib
 import re
+import time
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -46,6 +48,8 @@ _HEX_HASH = re.compile(r"[0-9a-f]{64}")
 _ROOT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _TOKEN = re.compile(r"[!-+\--~]{1,128}")
 """Printable ASCII without space and comma."""
+
+_MAX_RECENT = 128
 
 _log = structlog.get_logger("afterturn.profiles")
 
@@ -100,6 +104,8 @@ class Profiles:
         """``bucket_prefix``: as the setting, 2 to 20 characters."""
         self._store = store
         self._prefix = bucket_prefix
+        # The rewrite reads what the gate has just read.
+        self._recent: OrderedDict[tuple[Scope, str], tuple[float, ProfileSnapshot]] = OrderedDict()
 
     # -------------------------------------------------------------------------------------------------------------- places
 
@@ -144,8 +150,26 @@ class Profiles:
 
     # ------------------------------------------------------------------------------------------------------------- reading
 
-    async def read(self, scope: Scope, root: str) -> ProfileSnapshot:
-        """The profile as it is now, by one request; creates nothing. InvalidInput for a file of more than 2 MiB."""
+    async def read(self, scope: Scope, root: str, *, max_age_s: float = 0.0) -> ProfileSnapshot:
+        """The profile as it is now, by one request; creates nothing. InvalidInput for a file of more than 2 MiB.
+
+        Args:
+            max_age_s: what this process read so short a time ago will do. Only for a writer, whom compare-and-swap protects.
+        """
+        where = (scope, root)
+        if max_age_s > 0 and (known := self._recent.get(where)) and time.monotonic() - known[0] <= max_age_s:
+            return known[1]
+        snapshot = await self._read_now(scope, root)
+        if snapshot.document.body and len(snapshot.document.body) <= _MAX_CACHED_BYTES:
+            self._recent[where] = (time.monotonic(), snapshot)
+            self._recent.move_to_end(where)
+            if len(self._recent) > _MAX_RECENT:
+                self._recent.popitem(last=False)
+        else:
+            self._recent.pop(where, None)
+        return snapshot
+
+    async def _read_now(self, scope: Scope, root: str) -> ProfileSnapshot:
         stored = await self._store.get(self.bucket(scope.tenant), self.key(scope, root))
         if stored is None:
             return ProfileSnapshot(exists=False, document=_empty_document(scope))

@@ -76,8 +76,7 @@ class PostAnswerWorkflow:
     @workflow.init
     def __init__(self, start: PostAnswerInput) -> None:
         self._user = start.user
-        resumed = start.resumed
-        self._totals = resumed.model_copy(update={"runs": resumed.runs + 1}) if resumed else RunTotals()
+        self._totals = start.resumed.next_run() if start.resumed else RunTotals()
         self._turns_this_run = 0
         self._wakeups = 0
         self._batch = Batch()
@@ -211,7 +210,7 @@ class PostAnswerWorkflow:
     async def _try_once(self, plan: Plan, batch: Batch, conflicts: int, *, exclusive: bool) -> bool:
         """True when the batch has its outcome, False after a conflict."""
         self._enter("consolidating" if not conflicts else f"consolidating again after conflict {conflicts}", batch)
-        argument = BatchInput(user=self._user, plan=plan)
+        argument = BatchInput(user=self._user, plan=plan, conflicts=conflicts)
 
         async def call() -> ConsolidateReply:
             return await workflow.execute_activity(

@@ -93,6 +93,10 @@ class RunTotals(Payload):
     edits: int = 0
     runs: int = 1
 
+    def next_run(self) -> RunTotals:
+        """What the run begins with that continues this one."""
+        return self.model_copy(update={"runs": self.runs + 1})
+
 
 class RunStatus(Payload):
     """Query ``status``."""
@@ -148,8 +152,8 @@ class BatchInput(Payload):
 
     user: UserRef
     plan: Plan
-    avoid: str | None = None
-    """Candidate hash that met a conflict, for the record."""
+    conflicts: int = 0
+    """How often this batch met another write; then the profile is read anew, whatever was read a moment ago."""
 
 
 class GateReply(Payload):

@@ -543,3 +543,15 @@ async def test_bullets_with_children_survive(profiles: Profiles) -> None:
     document = profiles.compose(base, profile, scope=SCOPE, rewrite=True, now=NOW)
     await profiles.commit(SCOPE, ROOT, document, base_etag=None, base_version=0, write_key="w", cause="turns", applied_turns=())
     assert (await profiles.read(SCOPE, ROOT)).document.profile == profile
+
+
+async def test_a_recent_read_is_taken_only_when_asked_for_and_a_write_from_it_is_refused(profiles: Profiles) -> None:
+    await write(profiles, await profiles.read(SCOPE, ROOT), "first", key="w1")
+    seen = await profiles.read(SCOPE, ROOT)
+    await write(profiles, seen, "second", key="w2")
+    recent = await profiles.read(SCOPE, ROOT, max_age_s=60)
+    assert recent.etag == seen.etag
+    with pytest.raises(ProfileConflict):
+        await write(profiles, recent, "third", key="w3")
+    assert (await profiles.read(SCOPE, ROOT)).version == 2
+    assert (await profiles.read(SCOPE, ROOT, max_age_s=60)).version == 2
