@@ -21,6 +21,7 @@ from temporalio.worker import Worker
 from activities import Activities, Collaborators, PipelineRules, build_activities
 from memory.llm.factory import build_models
 from memory.model.names import MODEL_TASK_QUEUE, TASK_QUEUE
+from memory.model.redaction import warm_up as warm_up_redaction
 from memory.model.scope import Scope
 from memory.profiles import Profiles
 from memory.settings import Settings
@@ -135,6 +136,13 @@ async def check_dependencies(settings: Settings, client: Client, parts: Collabor
     await parts.profiles.check()
     await ensure_search_attributes(client)
     parts.models.model(settings.language_model)
+    await asyncio.to_thread(_warm_up, parts, settings.language_model)
+
+
+def _warm_up(parts: Collaborators, model: str) -> None:
+    """Load now what the first turn would wait for otherwise. Raises InvalidSettings where the tokenizer's tables are damaged."""
+    warm_up_redaction()
+    parts.models.token_counter(model).count("warm")
 
 
 async def run_worker(settings: Settings, queues: Sequence[str] = QUEUES) -> None:

@@ -313,7 +313,7 @@ class MemoryClient:
     # ----------------------------------------------------------------------------------------------------------- lifecycle
 
     def _start(self) -> None:
-        """What goes on in the background from the first turn on: the tokenizer's tables, turns of an earlier process."""
+        """What goes on in the background from the first turn on: the warm-up, turns of an earlier process."""
         if not self._started and not self._closed:
             self._started = True
             self._warming = asyncio.create_task(self._loader.warm_up(), name="afterturn warm-up")
@@ -372,7 +372,7 @@ class MemoryClient:
         self._start()
         # About a second of work, once: better now than in the first user's answer.
         if self._warming is not None:
-            await self._warming
+            await asyncio.gather(self._warming, self._loader.meet_stores())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

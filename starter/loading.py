@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
 from memory.model.budget import cut_to_budget
-from memory.model.directory import MemoryFacts, SpaceSettings
+from memory.model.directory import DEFAULT_ROOT_FOLDER, MemoryFacts, SpaceSettings
 from memory.model.enablement import Enablement, ReasonCode, effective_enablement
 from memory.model.errors import AfterturnError, InvalidInput, RootClash
 from memory.model.profile import render_body
+from memory.model.redaction import warm_up as warm_up_redaction
 from memory.model.scope import Scope
 from memory.ports import Directory, ModelProvider, TokenCounter
 from memory.profiles import Profiles, ProfileSnapshot
@@ -30,6 +31,9 @@ INLINE_COUNT_BYTES = 48 * 1024
 REMEMBERED = 2_000
 REMEMBERED_CUTS = 50
 CLASH_WARNING_S = 60.0
+TRY_OUT_S = 2.0
+"""A store that is tried out is waited for at most so long."""
+_NOBODY = Scope.of("warm-up", "warm-up")
 MARGIN = 0.03
 """Share of the budget that is kept back for coming home."""
 
@@ -273,16 +277,37 @@ class Loader:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def warm_up(self) -> None:
-        """Load the tokenizer's tables (about a second of work) before the first turn needs them."""
-        counter = self.counter(SpaceSettings())
+        """Load the tables of the tokenizer and of redaction (about a second of work) before the first turn needs them."""
+        await self._in_thread(self._load_tables)
+
+    async def meet_stores(self) -> None:
+        """Connect to the stores before the first turn has to. Asks each once, makes nothing, waits for none that is away."""
+        if not self._settings.feature_flag:
+            return
+        await asyncio.gather(
+            _try_out("the database", self._directory.facts(_NOBODY, "default")),
+            _try_out("the object store", self._profiles.read(_NOBODY, DEFAULT_ROOT_FOLDER)),
+        )
+
+    def _load_tables(self) -> None:
+        warm_up_redaction()
         try:
-            await self._in_thread(lambda: self._count(counter, "warm"))
+            self._count(self.counter(SpaceSettings()), "warm")
         except AfterturnError as error:
             _log.error("tokens cannot be counted: %s", error.message)
 
     async def aclose(self, *, within_s: float) -> None:
         await self._counting.aclose(within_s=within_s)
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def _try_out(what: str, call: Awaitable[object]) -> None:
+    """Whatever is wrong with it, the first turn will say so."""
+    try:
+        async with asyncio.timeout(TRY_OUT_S):
+            await call
+    except Exception as error:  # noqa: BLE001
+        _log.debug("%s is not warm: %s", what, fault(error))
 
 
 def root_of(facts: MemoryFacts) -> str:
