@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
-from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, TimeoutError, is_cancelled_exception  # noqa: A004
 
 with workflow.unsafe.imports_passed_through():
     from memory.model.names import (
@@ -64,8 +64,11 @@ with workflow.unsafe.imports_passed_through():
 _OUTCOME = SearchAttributeKey.for_keyword(SEARCH_OUTCOME)
 _STAGE = SearchAttributeKey.for_keyword(SEARCH_STAGE)
 _SEVERITY = {Outcome.SKIPPED: 0, Outcome.NOOP: 1, Outcome.UPDATED: 2, Outcome.KEPT: 3}
-# A failed local activity arrives as the bare ApplicationError, a failed regular one wrapped.
-_STEP_FAILED = (ActivityError, ApplicationError)
+# What ended a local activity arrives bare, what ended a regular one wrapped.
+_STEP_FAILED = (ActivityError, ApplicationError, TimeoutError)
+_AWAY = frozenset({"StoreUnavailable"})
+_AWAY_OR_HANGING = frozenset({"StoreUnavailable", "TimeoutError"})
+"""For steps that only touch a store: one that did not answer in time is as good as away."""
 _T = TypeVar("_T")
 
 
@@ -271,7 +274,7 @@ class PostAnswerWorkflow:
             )
 
         try:
-            written = await self._patiently(call, plan.store_retry_for_s)
+            written = await self._patiently(call, plan.store_retry_for_s, _AWAY_OR_HANGING)
         except _STEP_FAILED as error:
             if is_cancelled_exception(error):
                 raise
@@ -285,7 +288,7 @@ class PostAnswerWorkflow:
         async def call() -> Plan:
             return await workflow.execute_local_activity(CLAIM_TURNS, self._user, result_type=Plan, **policies.CLAIM.options())
 
-        return await self._patiently(call, None)
+        return await self._patiently(call, None, _AWAY_OR_HANGING)
 
     async def _finish(self, batch: Batch, plan: Plan | None = None) -> Plan:
         """Remove the notice, record the outcome of every turn of the batch; gives the next batch.
@@ -320,7 +323,7 @@ class PostAnswerWorkflow:
                 **policies.FINISH.options(),
             )
 
-        following = await self._patiently(call, None)
+        following = await self._patiently(call, None, _AWAY_OR_HANGING)
         count = len(batch.turns)
         self._turns_this_run += count
         total = argument.outcome.value
@@ -341,7 +344,7 @@ class PostAnswerWorkflow:
             return await workflow.execute_local_activity(activity, argument, result_type=WriteReply, **policies.WRITE.options())
 
         try:
-            reply = await self._patiently(call, 30.0)
+            reply = await self._patiently(call, 30.0, _AWAY_OR_HANGING)
         except _STEP_FAILED as error:
             if is_cancelled_exception(error):
                 raise
@@ -371,15 +374,18 @@ class PostAnswerWorkflow:
                 raise
             batch.flags.append(f"notice_failed:{notice.step}")
 
-    async def _patiently(self, call: Callable[[], Awaitable[_T]], limit_s: float | None) -> _T:
-        """Run ``call``; while a store is away, wait with durable timers and try again, for ``limit_s`` seconds at most."""
+    async def _patiently(self, call: Callable[[], Awaitable[_T]], limit_s: float | None, passing: frozenset[str] = _AWAY) -> _T:
+        """Run ``call``; while a store is away, wait with durable timers and try again, for ``limit_s`` seconds at most.
+
+        ``passing``: the error types that say so.
+        """
         begun = workflow.now()
         attempt = 0
         while True:
             try:
                 return await call()
             except _STEP_FAILED as error:
-                if is_cancelled_exception(error) or _error_type(error) != "StoreUnavailable":
+                if is_cancelled_exception(error) or _error_type(error) not in passing:
                     raise
                 attempt += 1
                 delay = policies.STORE_PATIENCE.delay(attempt)
@@ -427,7 +433,7 @@ def _summary(turns: tuple[TurnRef, ...]) -> str:
     return f"turn {first}" if first == last else f"turns {first} to {last}"
 
 
-def _error_type(error: ActivityError | ApplicationError) -> str:
+def _error_type(error: ActivityError | ApplicationError | TimeoutError) -> str:
     cause = error.cause if isinstance(error, ActivityError) else error
     if isinstance(cause, ApplicationError):
         return cause.type or "Unexpected"

@@ -25,7 +25,8 @@ from memory.model.turn import Outcome
 from starter.scripted import Scripted, fails
 from tests.support.waiting import until
 from tests.workflows.conftest import Run
-from workflows import PostAnswerWorkflow
+from workflows import PostAnswerWorkflow, policies
+from workflows.policies import StoreStep
 
 Running = Callable[[Scripted], AbstractAsyncContextManager[Run]]
 
@@ -126,6 +127,22 @@ async def test_a_store_that_is_away_costs_no_model_attempt_and_the_turn_ends_wel
         await (await run.wake("t1")).result()
     done = run.world.outcomes["t1"]
     assert (done.outcome, done.flags) == (Outcome.UPDATED, ())
+
+
+@pytest.mark.parametrize("step", ["claim", "upload", "finish"])
+async def test_a_store_that_hangs_is_waited_for_like_one_that_is_away(
+    running: Running, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung = asyncio.Event()
+    for name in ("CLAIM", "UPLOAD", "FINISH"):
+        monkeypatch.setattr(policies, name, StoreStep(name.lower(), start_to_close_s=0.5, attempts=1))
+    async with running(Scripted()) as run:
+        run.world.then(step, hung)
+        run.world.turn("t1")
+        await (await run.wake("t1")).result()
+        hung.set()
+    assert run.world.outcomes["t1"].outcome is Outcome.UPDATED
+    assert run.world.calls.count(step) == 2
 
 
 async def test_a_store_that_stays_away_keeps_the_profile_after_the_set_time(running: Running) -> None:
