@@ -62,9 +62,9 @@ async def test_thirty_signals_and_five_saves_at_once_replay(stack: StartStack, t
         signalling = [
             asyncio.create_task(handle.signal(TURNS_RECORDED_SIGNAL, TurnsRecorded(turn_ids=(turn.turn_id,)))) for turn in turns
         ]
-        await asyncio.gather(*signalling)
+        # Saves wait for no model: all are answered while it is held.
+        _, saves = await asyncio.gather(asyncio.gather(*signalling), asyncio.gather(*saving))
         model.release.set()
-        saves = await asyncio.gather(*saving)
         await s.settle(user, timeout_s=90)
         ledger, view, history = await s.ledger(user), await s.profile(user), await s.memory.history(user)
         recorded = await recorded_runs(s.client, user)
