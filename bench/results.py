@@ -89,6 +89,7 @@ def ratio_row(
     reach: Reach | None,
     scale: float = 1.0,
     unit_of_both: str,
+    note: str = "",
     **details: Any,
 ) -> Row:
     """The median over rounds of ours / theirs. Args: one figure per round and side; ``scale`` turns them into ``unit_of_both``."""
@@ -99,6 +100,7 @@ def ratio_row(
         "ratio",
         compared_with,
         reach,
+        note,
         details={
             "ours": statistics.median(ours) * scale,
             "theirs": statistics.median(theirs) * scale,

@@ -11,15 +11,16 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHandle
 
 from bench.bare import BARE_QUEUE, BARE_WORKFLOW
 from bench.results import BenchError
@@ -95,8 +96,6 @@ class World:
         for number in range(bullets):
             rows[SECTIONS[number % len(SECTIONS)]].append(bullet_text(number, seed=1))
         rows["Recent Topics"] = [f"2026-01-02 03:04 UTC: {text}" for text in rows["Recent Topics"]]
-        await self.profiles.prepare(scope.tenant)
-        await self.tables.directory.provision_root(scope.tenant, DEFAULT_ROOT_FOLDER)
         base = await self.profiles.read(scope, DEFAULT_ROOT_FOLDER)
         document = self.profiles.compose(base, Profile.of(rows), scope=scope, rewrite=True, now=datetime.now(UTC))
         await self.profiles.commit(
@@ -112,33 +111,46 @@ class World:
 
     async def bare(self, workflow_id: str) -> None:
         """One bare workflow from its start to its result."""
-        handle = await self.client.start_workflow(BARE_WORKFLOW, id=workflow_id, task_queue=BARE_QUEUE)
-        async with asyncio.timeout(RESULT_WITHIN_S):
-            await handle.result()
+        await _result(await self.client.start_workflow(BARE_WORKFLOW, id=workflow_id, task_queue=BARE_QUEUE))
 
     async def turn(self, scope: Scope, turn_id: str, *, update: bool) -> None:
         """One turn from ``after_answer`` to the end of the run that worked it off. One at a time per user.
 
         Raises BenchError when it was not recorded, or its workflow not started.
         """
+        await self._hand_over(scope, turn_id, update)
+        await self._worked_off(scope)
+
+    async def burst(self, scope: Scope, turn_ids: Sequence[str], *, update: bool) -> None:
+        """As :meth:`turn`, with several turns at once, which the pipeline may take together."""
+        await asyncio.gather(*(self._hand_over(scope, turn_id, update) for turn_id in turn_ids))
+        await self._worked_off(scope)
+
+    async def _hand_over(self, scope: Scope, turn_id: str, update: bool) -> None:
         receipt = await self.memory.after_answer(scope, make_turn(turn_id, update=update))
         if receipt.status is not ReceiptStatus.RECORDED or not receipt.started:
             raise BenchError(f"turn {turn_id} was {receipt.status}, started {receipt.started}: {receipt.reason}")
-        async with asyncio.timeout(RESULT_WITHIN_S):
-            await self.client.get_workflow_handle(scope.post_answer_workflow_id).result()
+
+    async def _worked_off(self, scope: Scope) -> None:
+        await _result(self.client.get_workflow_handle(scope.post_answer_workflow_id))
 
     async def check_outcomes(self, expected: dict[Outcome, int]) -> None:
         """Every turn of this world ended as the script says. Raises BenchError."""
         total = sum(expected.values())
         rows = await self.tables.log.summaries(tenant=TENANT, limit=total + 1)
-        found: dict[str, int] = {}
-        for row in rows:
-            name = row.outcome.value if row.outcome else row.state
-            found[name] = found.get(name, 0) + 1
-        wanted = {outcome.value: count for outcome, count in expected.items() if count}
-        if found != wanted:
+        found = Counter(row.outcome.value if row.outcome else row.state for row in rows)
+        if found != {outcome.value: count for outcome, count in expected.items()}:
             reasons = sorted({f"{row.outcome}: {row.reason}" for row in rows if row.outcome not in expected})[:3]
-            raise BenchError(f"the turns ended as {found}, expected {wanted}; {'; '.join(reasons)}")
+            raise BenchError(f"the turns ended as {dict(found)}, expected {expected}; {'; '.join(reasons)}")
+
+
+async def _result(handle: WorkflowHandle[Any, Any]) -> None:
+    """Until the run has ended. Raises BenchError for one that hangs: that is a fault of its own, not a slow measure."""
+    try:
+        async with asyncio.timeout(RESULT_WITHIN_S):
+            await handle.result()
+    except TimeoutError:
+        raise BenchError(f"the run {handle.id} did not end within {RESULT_WITHIN_S:g} s") from None
 
 
 def make_turn(turn_id: str, *, update: bool) -> Turn:
@@ -187,6 +199,8 @@ async def open_world(*, worker: bool = True, in_memory: bool = False) -> AsyncGe
         store = MinioObjectStore.from_settings(settings)
         stack.push_async_callback(store.aclose)
         profiles = Profiles(store, bucket_prefix=settings.bucket_prefix)
+        await profiles.prepare(TENANT)
+        await tables.directory.provision_root(TENANT, DEFAULT_ROOT_FOLDER)
         process = None
         if worker:
             process = WorkerProcess(settings, _environment(settings, temporal))

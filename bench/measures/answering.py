@@ -81,7 +81,6 @@ async def after_answer() -> list[Row]:
         async def bare() -> None:
             await world.client.start_workflow(BARE_WORKFLOW, id=f"bare-{count}", task_queue=UNWORKED_QUEUE, start_signal=WAKE)
 
-        await world.tables.directory.provision_root(TENANT, DEFAULT_ROOT_FOLDER)
         mine: list[float] = []
         theirs: list[float] = []
         for position in range(-1, ROUNDS):  # the first round warms up
