@@ -289,6 +289,7 @@ class Story:
         return answer
 
     async def tell(self) -> None:
+        await self.world.parts.profiles.prepare(Scope.of(TENANT, "x").tenant)
         for case in CASES:
             if case == "lossy":
                 await self.say("lossy", number=1, user_text=f"{SAID} case-seed")
@@ -314,7 +315,6 @@ class Story:
         scope = Scope.of(TENANT, "broken")
         store = MinioObjectStore.from_settings(self.world.settings)
         bucket, key = self.world.parts.profiles.bucket(scope.tenant), self.world.parts.profiles.key(scope, "user-memory")
-        await self.world.parts.profiles.prepare(scope.tenant)
         text = f"---\nuser_id: [{CANARY}\n\tturn_count: {CANARY}: {CANARY}\n---\n## Identty\n- {CANARY}\n{CANARY}"
         await store.put(bucket, key, text.encode())
         await store.aclose()

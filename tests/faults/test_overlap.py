@@ -51,6 +51,7 @@ async def test_thirty_signals_and_five_saves_at_once_replay(stack: StartStack, t
     model = Held()
     async with stack(model=model, max_cached_workflows=cached_workflows, coalesce_max_turns=20) as s:
         user = s.user()
+        await s.parts.profiles.prepare(user.tenant)
         await s.say(user, "My name is Ada Keller.")
         async with asyncio.timeout(60):
             await model.reached.wait()
