@@ -19,8 +19,9 @@ from memory.profiles import Profiles
 from memory.settings import Settings, read_dev_file
 from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
+from memory.stores.tables.faults import MIGRATE
 from starter.spool import Spool
-from starter.temporal import connect, temporal_errors
+from starter.temporal import address_of, connect, temporal_errors
 
 CHECK_TIMEOUT_S = 20.0
 
@@ -57,7 +58,7 @@ async def examine(settings: Settings) -> tuple[Check, ...]:
         ("sweep schedule", doctor.sweep_schedule, "run `afterturn migrate --temporal`, or `afterturn dev`"),
     ]
     others: list[tuple[str, _Step, str]] = [
-        ("database", doctor.database, "run `afterturn migrate`"),
+        ("database", doctor.database, "check AFTERTURN_DATABASE_URL"),
         ("object store", doctor.object_store, "check AFTERTURN_OBJECT_STORE_ENDPOINT and its keys, or run `afterturn dev`"),
         ("language model", doctor.language_model, "set AFTERTURN_LANGUAGE_MODEL and the provider's key"),
         ("spool", doctor.spool, "run `afterturn spool drain`"),
@@ -99,10 +100,16 @@ class _Doctor:
         return f"valid; data folder {self._settings.data_dir.absolute()}; {where}"
 
     async def temporal(self) -> str:
-        self._client = await connect(self._settings)
-        with temporal_errors("the health check"):
-            await self._client.service_client.check_health()
-        return f"namespace {self._client.namespace} at {self._client.service_client.config.target_host}"
+        try:
+            self._client = await connect(self._settings)
+            address = address_of(self._client)
+            with temporal_errors("the health check", address=address):
+                await self._client.service_client.check_health()
+        except AfterturnError as error:
+            # These messages say what to do behind the semicolon.
+            detail, _, advice = error.message.partition("; ")
+            raise _Wrong(detail, advice or _START_DEV) from None
+        return f"namespace {self._client.namespace} at {address}"
 
     @property
     def _connected(self) -> Client:
@@ -151,12 +158,19 @@ class _Doctor:
         return f"every {every.total_seconds():g} s" if every else "present"
 
     async def database(self) -> str:
-        tables = build_tables(self._settings)
-        try:
-            await tables.log.ping()
-        finally:
-            await tables.aclose()
         kind = "PostgreSQL" if self._settings.sqlalchemy_url.startswith("postgresql") else "SQLite"
+        try:
+            tables = build_tables(self._settings)
+            try:
+                await tables.log.ping()
+            finally:
+                await tables.aclose()
+        except InvalidSettings as error:
+            detail, found, rest = error.message.partition(f": {MIGRATE}")
+            raise _Wrong(detail, MIGRATE + rest if found else "check AFTERTURN_DATABASE_URL") from None
+        except MemoryUnavailable as error:
+            advice = "is the server running? Check AFTERTURN_DATABASE_URL" if kind == "PostgreSQL" else "see who else uses the file"
+            raise _Wrong(error.message, advice) from None
         return f"{kind}, at the schema of this version"
 
     async def object_store(self) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio.client import (
@@ -15,6 +17,7 @@ from temporalio.client import (
     WithStartWorkflowOperation,
     WorkflowExecutionStatus,
     WorkflowFailureError,
+    WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
@@ -26,17 +29,17 @@ from memory.model.document import Document
 from memory.model.enablement import Enablement
 from memory.model.errors import AfterturnError, InvalidInput, MemoryUnavailable
 from memory.model.ids import new_id
-from memory.model.names import EDIT_UPDATE, POST_ANSWER_WORKFLOW, ROLLBACK_UPDATE, SEARCH_STAGE, TASK_QUEUE
+from memory.model.names import EDIT_UPDATE, POST_ANSWER_WORKFLOW, ROLLBACK_UPDATE, SEARCH_STAGE, STATUS_QUERY, TASK_QUEUE
 from memory.model.profile import EMPTY_PROFILE, render_body
 from memory.model.redaction import redact
 from memory.model.scope import Scope
-from memory.model.steps import EditRequest, Payload, PostAnswerInput, RollbackRequest, UserRef, WriteReply, WriteStatus
+from memory.model.steps import EditRequest, Payload, PostAnswerInput, RollbackRequest, RunStatus, UserRef, WriteReply, WriteStatus
 from memory.model.transcript import clean_text
 from memory.ports import Directory, EventLog
 from memory.profiles import Profiles, ProfileSnapshot
 from memory.settings import Settings
 from starter.loading import Loader, root_of
-from starter.temporal import ask, temporal_errors, user_search_attributes
+from starter.temporal import address_of, ask, temporal_errors, user_search_attributes
 from starter.views import EditResult, ProfileVersion, ProfileView, RerunResult, UserStatus
 
 T = TypeVar("T")
@@ -45,10 +48,20 @@ MAX_DOCUMENT_BYTES = 1024 * 1024
 MAX_PENDING_COUNT = 1_000
 RECENT_TURNS = 10
 STATUS_S = 5.0
+STAGE_S = 2.0
 FIRST_POLL_S = 0.05
 LONGEST_POLL_S = 1.0
 
 Wake = Callable[[Scope, Sequence[str], float], Awaitable[str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A user's last run; ``run_id`` is None where there never was one. ``noted_stage``: its search attribute."""
+
+    running: bool
+    run_id: str | None = None
+    noted_stage: str | None = None
 
 
 class Handles:
@@ -146,7 +159,7 @@ class Handles:
         unsure = f"it may still be applied; read the profile again to see (its id is {update_id[:80]})"
         try:
             async with asyncio.timeout(limit_s):
-                with temporal_errors(f"the {what} of a profile"):
+                with temporal_errors(f"the {what} of a profile", address=address_of(client)):
                     return await client.execute_update_with_start_workflow(
                         name, request, start_workflow_operation=start, id=update_id, result_type=WriteReply
                     )
@@ -175,14 +188,14 @@ class Handles:
             part("pending_turns", self._event_log.summaries(scope=scope, state="pending", limit=MAX_PENDING_COUNT)),
             part("recent", self._event_log.summaries(scope=scope, limit=RECENT_TURNS)),
             part("profile", self._current(scope)),
-            part("workflow", self._run(scope)),
+            part("workflow", self._run_and_stage(scope)),
         )
-        running, stage, run_id = run or (None, None, None)
+        last, stage = run or (None, None)
         return UserStatus(
             workflow_id=scope.post_answer_workflow_id,
-            running=running,
+            running=None if last is None else last.running,
             stage=stage,
-            run_id=run_id,
+            run_id=None if last is None else last.run_id,
             pending_turns=None if pending is None else len(pending),
             recent=tuple(recent or ()),
             profile_version=None if profile is None else profile.version,
@@ -194,15 +207,31 @@ class Handles:
     async def _current(self, scope: Scope) -> ProfileSnapshot:
         return await self._profiles.read(scope, root_of(await self._directory.facts(scope, "default")))
 
-    async def _run(self, scope: Scope) -> tuple[bool, str | None, str | None]:
-        """``(running, stage, run id)`` of the user's last run; the search attribute says the stage, so no worker is needed."""
-        handle = (await self._temporal()).get_workflow_handle(scope.post_answer_workflow_id)
-        found = await ask(_unless_missing(handle.describe()), "the state of a workflow", within_s=STATUS_S)
+    async def _run(self, scope: Scope) -> _Run:
+        """The user's last run, as the server knows it; no worker is needed."""
+        client = await self._temporal()
+        handle = client.get_workflow_handle(scope.post_answer_workflow_id)
+        found = await ask(
+            _unless_missing(handle.describe()), "the state of a workflow", within_s=STATUS_S, address=address_of(client)
+        )
         if found is None:
-            return False, None, None
-        running = found.status is WorkflowExecutionStatus.RUNNING
-        stage = found.typed_search_attributes.get(SearchAttributeKey.for_keyword(SEARCH_STAGE))
-        return running, stage if running else None, found.run_id
+            return _Run(running=False)
+        noted = found.typed_search_attributes.get(SearchAttributeKey.for_keyword(SEARCH_STAGE))
+        return _Run(running=found.status is WorkflowExecutionStatus.RUNNING, run_id=found.run_id, noted_stage=noted)
+
+    async def _run_and_stage(self, scope: Scope) -> tuple[_Run, str | None]:
+        """The stage is what the run itself says. Without a worker to ask, what it noted: only what is out of the ordinary."""
+        run = await self._run(scope)
+        if not run.running:
+            return run, None
+        client = await self._temporal()
+        handle = client.get_workflow_handle(scope.post_answer_workflow_id, run_id=run.run_id)
+        question = handle.query(STATUS_QUERY, result_type=RunStatus, rpc_timeout=timedelta(seconds=STAGE_S))
+        try:
+            return run, (await ask(question, "the stage of a run", within_s=STAGE_S)).stage
+        except (AfterturnError, WorkflowQueryFailedError):
+            # "done" is what was noted of an earlier batch.
+            return run, None if run.noted_stage == "done" else run.noted_stage
 
     async def wait_until_idle(self, scope: Scope, *, timeout_s: float) -> bool:
         loop = asyncio.get_running_loop()
@@ -210,14 +239,14 @@ class Handles:
         pause = FIRST_POLL_S
         while True:
             pending = await self._event_log.summaries(scope=scope, state="pending", limit=1)
-            running, _, run_id = await self._run(scope)
-            if not pending and not running:
+            run = await self._run(scope)
+            if not pending and not run.running:
                 return True
             left = deadline - loop.time()
             if left <= 0:
                 return False
-            if running and run_id:
-                await self._run_ends(scope, run_id, left)
+            if run.running and run.run_id:
+                await self._run_ends(scope, run.run_id, left)
             else:
                 # Recorded, and nobody has been told yet: the sweeper will.
                 await asyncio.sleep(min(pause, left))

@@ -40,8 +40,8 @@ def sweep_schedule(settings: Settings) -> Schedule:
     )
 
 
-async def ensure_sweep_schedule(client: Client, settings: Settings) -> None:
-    """Create the schedule, or bring an existing one to these settings. Safe to repeat and to race.
+async def ensure_sweep_schedule(client: Client, settings: Settings) -> bool:
+    """Create the schedule (true), or bring an existing one to these settings (false). Safe to repeat and to race.
 
     Raises MemoryUnavailable when the server cannot be reached or refuses.
     """
@@ -49,6 +49,7 @@ async def ensure_sweep_schedule(client: Client, settings: Settings) -> None:
     try:
         try:
             await client.create_schedule(SWEEP_SCHEDULE_ID, wanted)
+            return True
         except ScheduleAlreadyRunningError:
 
             def bring_up_to_date(existing: ScheduleUpdateInput) -> ScheduleUpdate:
@@ -57,5 +58,6 @@ async def ensure_sweep_schedule(client: Client, settings: Settings) -> None:
                 return ScheduleUpdate(wanted)
 
             await client.get_schedule_handle(SWEEP_SCHEDULE_ID).update(bring_up_to_date)
+            return False
     except RPCError as error:
         raise MemoryUnavailable(f"the sweep schedule cannot be set up: {error.status.name}") from None

@@ -7,6 +7,7 @@ every Temporal tool. Where none of them names a server, that of a running ``afte
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -70,8 +71,9 @@ async def connect(
         Client.connect(
             **options, data_converter=pydantic_data_converter, connect_timeout=CONNECT_TIMEOUT, lazy=lazy, runtime=runtime
         ),
-        f"connecting to {options.get('target_host')}",
+        "connecting",
         within_s=CONNECT_S,
+        address=options.get("target_host", ""),
     )
 
 
@@ -151,7 +153,8 @@ async def ensure_search_attributes(client: Client) -> tuple[str, ...]:
 async def _missing_attributes(client: Client) -> tuple[str, ...]:
     request = ListSearchAttributesRequest(namespace=client.namespace)
     listing = client.operator_service.list_search_attributes(request)
-    known = (await ask(listing, "reading search attributes", within_s=OPERATOR_S)).custom_attributes
+    found = await ask(listing, "reading search attributes", within_s=OPERATOR_S, address=address_of(client))
+    known = found.custom_attributes
     wrong = [n for n in SEARCH_ATTRIBUTES if n in known and known[n] != IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD]
     if wrong:
         raise InvalidSettings(
@@ -160,29 +163,58 @@ async def _missing_attributes(client: Client) -> tuple[str, ...]:
     return tuple(name for name in SEARCH_ATTRIBUTES if name not in known)
 
 
-async def ask(work: Awaitable[T], what: str, *, within_s: float) -> T:
+async def ask(work: Awaitable[T], what: str, *, within_s: float, address: str = "") -> T:
     """Await a call to the server, however it hangs: the SDK's own time-outs do not cover a connection that never answers.
 
     Raises what :func:`temporal_errors` raises; MemoryUnavailable when the time is over.
     """
     try:
         async with asyncio.timeout(within_s):
-            with temporal_errors(what):
+            with temporal_errors(what, address=address):
                 return await work
     except TimeoutError:
-        raise MemoryUnavailable(f"Temporal did not answer within {within_s:g} s: {what}") from None
+        raise MemoryUnavailable(f"{_at(address)} did not answer within {within_s:g} s: {what}") from None
+
+
+def address_of(client: Client) -> str:
+    """Where a client connects to, for messages."""
+    return client.service_client.config.target_host
 
 
 @contextmanager
-def temporal_errors(what: str) -> Generator[None]:
-    """Errors of the SDK as ours. ``what``: the attempt, for the message."""
+def temporal_errors(what: str, *, address: str = "") -> Generator[None]:
+    """Errors of the SDK as ours, for ``what``, the attempt, at ``address``."""
     try:
         yield
     except RPCError as error:
         raise _mapped(error, what) from None
     except RuntimeError as error:
-        # The SDK's bridge raises this where no connection comes about. Its text holds addresses, no keys.
-        raise MemoryUnavailable(f"Temporal cannot be reached: {what}: {str(error)[:200]}") from None
+        # What the SDK's bridge raises where no connection comes about; the address is ours to tell, the reason in its text.
+        raise _no_connection(str(error), what, address) from None
+
+
+_REASONS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("dns error", "lookup address"), "cannot be reached: the host is not known; set TEMPORAL_ADDRESS to host:port"),
+    (("ertificate", "InvalidContentType", "HandshakeFailure", "AlertReceived"), "cannot be reached by TLS; check TEMPORAL_TLS…"),
+    (("Timeout expired",), "does not answer; is it a Temporal server? Check TEMPORAL_ADDRESS and TEMPORAL_TLS…"),
+    (("call error after connection",), "does not answer as a Temporal server does; check TEMPORAL_ADDRESS and TEMPORAL_TLS…"),
+    (("Failed client connect",), "cannot be reached; is the server running? Run `afterturn dev`, or set TEMPORAL_ADDRESS"),
+)
+"""Words of the SDK's bridge, and ours for them; the first that fits counts."""
+
+
+def _no_connection(text: str, what: str, address: str) -> InvalidSettings | MemoryUnavailable:
+    refusal = re.search(r"code: (Unauthenticated|PermissionDenied)", text)
+    if refusal:
+        return InvalidSettings(f"{_at(address)} refuses this client: {refusal[1]}; check TEMPORAL_API_KEY and TEMPORAL_TLS…")
+    for marks, reason in _REASONS:
+        if any(mark in text for mark in marks):
+            return MemoryUnavailable(f"{_at(address)} {reason}")
+    return MemoryUnavailable(f"{_at(address)}: {what} failed: {text[:200]}")
+
+
+def _at(address: str) -> str:
+    return f"Temporal at {address}" if address else "Temporal"
 
 
 def _mapped(error: RPCError, what: str) -> InvalidSettings | MemoryUnavailable:

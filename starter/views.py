@@ -143,6 +143,8 @@ class UserStatus:
     workflow_id: str
     running: bool | None
     stage: str | None
+    """Of a run that is open: ``gating``, ``consolidating``, … ; ``waiting_for_store`` at the end while a store is away. None where
+    no worker answered."""
     run_id: str | None
     pending_turns: int | None
     """Turns recorded and not finished; counted up to 1,000."""

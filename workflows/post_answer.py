@@ -86,6 +86,7 @@ class PostAnswerWorkflow:
         self._version: int | None = None
         self._worst: Outcome | None = None
         self._history: list[str] = []
+        self._waiting_for_store = 0
         # Held for a write, and for the whole of a turn's last try; never while a model works on an earlier one.
         self._profile = asyncio.Lock()
 
@@ -134,7 +135,7 @@ class PostAnswerWorkflow:
     def status(self) -> RunStatus:
         batch = self._batch
         return RunStatus(
-            stage=batch.stage,
+            stage=f"{batch.stage}, waiting_for_store" if self._waiting_for_store else batch.stage,
             turn_ids=tuple(turn.turn_id for turn in batch.turns),
             totals=self._totals,
             profile_version=self._version,
@@ -394,7 +395,11 @@ class PostAnswerWorkflow:
                 if attempt == 1:
                     # For operators: "which users wait for a store?" The normal course costs no update of the search index.
                     workflow.upsert_search_attributes([_STAGE.value_set("waiting_for_store")])
-            await workflow.sleep(delay)
+            self._waiting_for_store += 1
+            try:
+                await workflow.sleep(delay)
+            finally:
+                self._waiting_for_store -= 1
 
     # ---------------------------------------------------------------------------------------------------------------- view
 

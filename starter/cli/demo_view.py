@@ -13,6 +13,7 @@ from starter.conversations import Conversation
 from starter.demo import DemoReport, TurnReport
 
 _MAX_SHOWN_CHARS = 160
+_GONE = "gone when this command ends; --keep stays up"
 _STYLES = {Outcome.UPDATED: "bold green", Outcome.NOOP: "cyan", Outcome.KEPT: "bold red", Outcome.SKIPPED: "yellow"}
 _NAMES = {Outcome.UPDATED: "UPDATE", Outcome.NOOP: "NOOP", Outcome.KEPT: "KEPT", Outcome.SKIPPED: "SKIPPED"}
 
@@ -72,7 +73,8 @@ def _shown(said: str | None) -> str:
     return text if len(text) <= _MAX_SHOWN_CHARS else text[: _MAX_SHOWN_CHARS - 1] + "…"
 
 
-def show_end(console: Console, report: DemoReport, *, run_url: str | None) -> None:
+def show_end(console: Console, report: DemoReport, *, run_url: str | None, stays: bool) -> None:
+    """``stays``: the address of the run can still be opened when this command has ended, or while it waits."""
     console.print()
     console.print(Text(f"The profile of {safe_text(report.user)}, version {report.profile.version}", style="bold"))
     console.print(Text(safe_text(report.profile.body.rstrip("\n")) if report.profile.exists else "(nothing was learned)"))
@@ -88,7 +90,7 @@ def show_end(console: Console, report: DemoReport, *, run_url: str | None) -> No
     if skipped:
         console.print(Text(f"skipped because memory was off: {skipped}", style="yellow"))
     if run_url:
-        console.print(Text(f"Temporal Web UI: {run_url}"))
+        console.print(Text.assemble(f"Temporal Web UI: {run_url}", ("" if stays else f"  ({_GONE})", "dim")))
 
 
 def report_json(report: DemoReport, *, model: str, run_url: str | None) -> dict[str, Any]:

@@ -210,7 +210,7 @@ async def _demo(
         run_id = next((turn.run_id for turn in reversed(report.turns) if turn.run_id), None)
         scope = scope_of(report.tenant, report.user)
         url = workflow_url(place.web_ui, place.namespace, scope.post_answer_workflow_id, run_id) if place.web_ui else None
-        show_end(console, report, run_url=url)
+        show_end(console, report, run_url=url, stays=keep or place.stack is None)
         if as_json:
             emit_json(report_json(report, model=used, run_url=url))
         if keep:
@@ -394,25 +394,34 @@ def migrate(
     from memory.stores.migrations import migrate as migrate_database
 
     settings = state_of(ctx).settings()
+    report: dict[str, Any] = {}
     with _steps(stderr()) as step:
         step("bringing the database to its schema")
-        version = migrate_database(settings.sqlalchemy_url)
-        if temporal:
+        report["schema"] = migrate_database(settings.sqlalchemy_url)
+    if not as_json:
+        write(f"the database is at schema {report['schema']}\n")
+    if temporal:
+        with _steps(stderr()) as step:
             step("setting up search attributes and the sweep schedule")
-            run(_set_up_temporal(settings))
+            report |= run(_set_up_temporal(settings))
+        if not as_json:
+            added = report["search_attributes_added"]
+            write(f"search attributes: {', '.join(added)} added\n" if added else "search attributes: all were there\n")
+            made = "created" if report["schedule_created"] else "was there and is brought up to date"
+            write(f"sweep schedule, every {settings.sweep_interval_s:g} s: {made}\n")
     if as_json:
-        emit_json({"schema": version})
-    else:
-        write(f"the database is at schema {version}\n")
+        emit_json(report)
 
 
-async def _set_up_temporal(settings: Settings) -> None:
+async def _set_up_temporal(settings: Settings) -> dict[str, Any]:
     from starter.schedules import ensure_sweep_schedule
     from starter.temporal import connect, ensure_search_attributes
 
     client = await connect(settings)
-    await ensure_search_attributes(client)
-    await ensure_sweep_schedule(client, settings)
+    return {
+        "search_attributes_added": await ensure_search_attributes(client),
+        "schedule_created": await ensure_sweep_schedule(client, settings),
+    }
 
 
 def doctor(ctx: typer.Context, as_json: JsonOption = False) -> None:

@@ -76,14 +76,17 @@ def _print_status(found: UserStatus) -> None:
     memory = "unknown"
     if found.enablement is not None:
         memory = "on" if found.enablement.active else "off: " + "; ".join(reason.message for reason in found.enablement.reasons)
-    working = {True: f"running, {found.stage}" if found.stage else "running", False: "idle", None: "unknown"}[found.running]
+    working = {True: f"running, {found.stage or 'no worker says at what'}", False: "idle", None: "unknown"}[found.running]
     lines = [
         ("memory", memory),
         ("workflow", f"{found.workflow_id} ({working})"),
         ("waiting turns", "unknown" if found.pending_turns is None else str(found.pending_turns)),
         ("profile", "unknown" if found.profile_version is None else f"version {found.profile_version}"),
     ]
-    lines += [(name, f"unavailable: {why}") for name, why in found.unavailable.items()]
+    missing: dict[str, list[str]] = {}
+    for name, why in found.unavailable.items():
+        missing.setdefault(why, []).append(name)
+    lines += [("unavailable", f"{', '.join(names)}: {why}") for why, names in missing.items()]
     for name, value in lines:
         write(f"{name + ':':<15} {safe_text(value)}\n")
     if found.recent:

@@ -101,7 +101,8 @@ def test_a_conversation_of_ones_own_with_hostile_text(tmp_path: Path) -> None:
     assert LAST_LINE.fullmatch(done.last_line)
     assert done.last_line.startswith("demo: 3 turns, 1 updated, 2 noop, 0 kept, profile v1, ")
     assert "+- Lives in Lisbon" in done.out
-    assert "Temporal Web UI: http://127.0.0.1:" in done.out
+    web_ui = next(line for line in done.out.splitlines() if line.startswith("Temporal Web UI: http://127.0.0.1:"))
+    assert web_ui.endswith("/history  (gone when this command ends; --keep stays up)")
     assert "\x1b" not in done.out + done.err
     assert "\x00" not in done.out
     assert "[red]" in done.out, "text of the conversation is not markup"

@@ -110,6 +110,17 @@ def test_doctor_finds_all_well(dev: Dev) -> None:
     ]
 
 
+def test_migrate_tells_what_it_set_up(dev: Dev) -> None:
+    as_json, plain, alone = dev.each_ok("migrate --temporal --json", "migrate --temporal", "migrate")
+    assert (as_json.json["search_attributes_added"], as_json.json["schedule_created"]) == ([], False)
+    assert plain.out.splitlines() == [
+        f"the database is at schema {as_json.json['schema']}",
+        "search attributes: all were there",
+        "sweep schedule, every 60 s: was there and is brought up to date",
+    ]
+    assert alone.out == plain.out.splitlines(keepends=True)[0]
+
+
 def test_a_second_one_on_the_same_folder_is_refused_and_harms_nothing(dev: Dev) -> None:
     done = dev("dev")
     assert done.code == 1

@@ -157,8 +157,38 @@ def test_doctor_says_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:
     assert lines["language model"].startswith("ok ")
     for name in ("temporal", "task queues", "search attributes", "sweep schedule", "database", "object store"):
         assert lines[name].startswith("BAD "), name
-        assert "→" in lines[name], name
+        assert lines[name].count("→") == 1, name
+    assert lines["database"].count("afterturn migrate") == 1
+    assert lines["temporal"].count("set TEMPORAL_ADDRESS") == 1
     assert not (tmp_path / "data").exists()
+
+
+def test_doctor_does_not_send_to_migrate_who_has_no_database_server(tmp_path: Path) -> None:
+    env = {**all_away(), "AFTERTURN_DATABASE_URL": f"postgresql+psycopg://app:hidden@{nobody_listens()}/app"}
+    done = afterturn("doctor", data_dir=tmp_path / "data", env=env)
+    (line,) = (line for line in done.out.splitlines() if "database:" in line)
+    assert "Connection refused → is the server running? Check AFTERTURN_DATABASE_URL" in line
+    assert "migrate" not in line
+    assert "hidden" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("args", "address", "says"),
+    [
+        (("status",), None, "cannot be reached"),
+        (("doctor",), None, "cannot be reached"),
+        (("runs",), "nowhere.invalid:7233", "cannot be reached: the host is not known"),
+    ],
+)
+def test_a_temporal_that_is_away_is_told_in_few_words(
+    args: tuple[str, ...], address: str | None, says: str, tmp_path: Path
+) -> None:
+    address = address or nobody_listens()
+    done = afterturn(*args, data_dir=tmp_path / "data", env={**all_away(), "TEMPORAL_ADDRESS": address})
+    (line,) = (line for line in (done.out + done.err).splitlines() if f"Temporal at {address}" in line)
+    assert f"Temporal at {address} {says}" in line
+    assert "set TEMPORAL_ADDRESS" in line
+    assert "tonic" not in done.out + done.err
 
 
 def test_doctor_reports_a_bad_setting_like_everything_else(tmp_path: Path) -> None:

@@ -15,14 +15,15 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
 from activities import build_activities
 from memory.model.directory import SpaceSettings
 from memory.model.errors import InvalidInput, MemoryUnavailable, RootClash
-from memory.model.names import SEARCH_ATTRIBUTES
+from memory.model.names import POST_ANSWER_WORKFLOW, SEARCH_ATTRIBUTES, SEARCH_STAGE, TASK_QUEUE
 from memory.model.profile import SECTIONS, parse_body
 from memory.model.scope import Scope
-from memory.model.steps import WriteStatus
+from memory.model.steps import PostAnswerInput, UserRef, WriteStatus
 from memory.model.turn import Outcome, Turn
 from memory.settings import Settings
 from memory.stores.migrations import migrate
@@ -30,8 +31,10 @@ from starter import LoadReason, MemoryClient, ReceiptStatus
 from starter.engines import TemporalServer
 from starter.signals import TurnSignaller
 from starter.temporal import connect, connect_options, ensure_search_attributes
+from tests.e2e.command import afterturn
+from tests.support.fleet import as_environment, server_of
 from tests.support.waiting import until
-from worker import build_workers, open_collaborators
+from worker import build_workers, open_collaborators, running_workers
 
 ANN = ("acme / Zürich", "ann@example.test")
 SECRET = "hunter2secret!"
@@ -163,6 +166,46 @@ class TestEdit:
                 await hasty.edit_profile(who, "## Identity\n- Ann", expected_etag=None)
             status = await hasty.status(who)
             assert status.running
+
+
+class TestStage:
+    async def test_the_run_itself_is_asked(self, settings: Settings, who: tuple[str, str]) -> None:
+        slow = settings.model_copy(update={"simulated_latency_ms": 600_000.0, "graceful_shutdown_s": 0.0})
+        temporal = await connect(slow)
+        async with running_workers(slow, temporal), MemoryClient(slow) as client:
+            await client.after_answer(who, turn(1, "My name is Ann."))
+
+            async def gating() -> bool:
+                return (await client.status(who)).stage == "gating"
+
+            await until(gating)
+            shown = await asyncio.to_thread(
+                afterturn,
+                *("status", "--tenant", who[0], "--user", who[1]),
+                data_dir=slow.data_dir,
+                env={**as_environment(slow), **server_of(temporal)},
+            )
+            assert (shown.code, "(running, gating)" in shown.out) == (0, True), shown
+            await temporal.get_workflow_handle(Scope.of(*who).post_answer_workflow_id).terminate()
+            status = await client.status(who)
+        assert (status.running, status.stage, status.unavailable) == (False, None, {})
+
+    @pytest.mark.parametrize(("noted", "told"), [("waiting_for_store", "waiting_for_store"), ("done", None), (None, None)])
+    async def test_without_a_worker_it_is_what_the_run_noted(
+        self, client: MemoryClient, settings: Settings, who: tuple[str, str], noted: str | None, told: str | None
+    ) -> None:
+        scope = Scope.of(*who)
+        noted_by_a_run = [] if noted is None else [SearchAttributePair(SearchAttributeKey.for_keyword(SEARCH_STAGE), noted)]
+        handle = await (await connect(settings)).start_workflow(
+            POST_ANSWER_WORKFLOW,
+            PostAnswerInput(user=UserRef.of(scope)),
+            id=scope.post_answer_workflow_id,
+            task_queue=TASK_QUEUE,
+            search_attributes=TypedSearchAttributes(noted_by_a_run),
+        )
+        status = await client.status(who)
+        await handle.terminate()
+        assert (status.running, status.stage, status.unavailable) == (True, told, {})
 
 
 async def test_history_and_roll_back(client: MemoryClient, workers: None, who: tuple[str, str]) -> None:

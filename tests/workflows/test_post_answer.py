@@ -145,6 +145,21 @@ async def test_a_store_that_hangs_is_waited_for_like_one_that_is_away(
     assert run.world.calls.count(step) == 2
 
 
+async def test_an_operator_sees_that_a_run_waits_for_a_store(running: Running) -> None:
+    async with running(Scripted()) as run:
+        run.world.then("upload", *[fails("StoreUnavailable")] * 50)
+        run.world.turn("t1")
+        handle = await run.wake("t1")
+
+        async def waits() -> bool:
+            return (await handle.query(PostAnswerWorkflow.status)).stage == "uploading, waiting_for_store"
+
+        await until(waits)
+        run.world.script["upload"].clear()
+        await handle.result()
+        assert (await handle.query(PostAnswerWorkflow.status)).stage == "done"
+
+
 async def test_a_store_that_stays_away_keeps_the_profile_after_the_set_time(running: Running) -> None:
     async with running(Scripted(plan={"store_retry_for_s": 1.0})) as run:
         run.world.then("upload", *[fails("StoreUnavailable")] * 50)
