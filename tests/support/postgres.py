@@ -58,7 +58,7 @@ def _can_be_run(folder: Path) -> bool:
     try:
         # A package in a folder of root's cannot be read by anybody else.
         command = [folder / "postgres", "--version"]
-        done: subprocess.CompletedProcess[Any] = subprocess.run(command, cwd="/", capture_output=True, check=False, **account)
+        done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False, **account)
     except OSError:
         return False
     return done.returncode == 0
