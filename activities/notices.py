@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timedelta
 
 import structlog
@@ -19,6 +20,8 @@ _log = structlog.get_logger("afterturn.notices")
 
 UPDATING_TEXT = "🧠 Updating context memory…"
 UPDATED_TEXT = "Context memory updated: review your context memory"
+REMOVAL_BUDGET_S = 6.0
+"""Recording the outcome waits no longer than this for the notice's removal."""
 EXPIRES_AFTER = timedelta(minutes=15)
 """A front end removes a started notice by itself then, should nothing ever finish it."""
 
@@ -35,14 +38,20 @@ class NoticeActivities:
         await self.send(notice)
 
     async def try_twice(self, notice: NoticeInput) -> bool:
-        """Whether it arrived; a notice is not worth more than a second try."""
-        for _ in range(2):
-            try:
-                await self.send(notice)
-            except MemoryUnavailable as error:
-                _log.warning("notice_failed", step=notice.step, error=error.message)
-            else:
-                return True
+        """Whether it arrived within ``REMOVAL_BUDGET_S``; a notice is not worth more than a second try."""
+        problem = "no answer in time"
+        try:
+            async with asyncio.timeout(REMOVAL_BUDGET_S):
+                for _ in range(2):
+                    try:
+                        await self.send(notice)
+                    except MemoryUnavailable as error:
+                        problem = error.message
+                    else:
+                        return True
+        except TimeoutError:
+            pass
+        _log.warning("notice_failed", step=notice.step, error=problem)
         return False
 
     async def send(self, notice: NoticeInput) -> None:

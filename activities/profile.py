@@ -11,6 +11,7 @@ from temporalio import activity
 
 from activities.errors import translated
 from activities.model_steps import turn_key
+from memory.model.enablement import ReasonCode
 from memory.model.errors import ProfileConflict, StoreUnavailable
 from memory.model.ids import short_hash
 from memory.model.names import EDIT_PROFILE, ROLLBACK_PROFILE, UPLOAD_PROFILE
@@ -42,6 +43,10 @@ class ProfileActivities:
         scope, root = upload.user.scope, upload.plan.root
         applied = [turn_key(ref) for ref in upload.plan.turns]
         write_key = short_hash("turns", upload.candidate, upload.base_etag or "", *applied)
+        refused = await self._refused(scope, root)
+        if refused is not None:
+            await self._drop(scope, upload.candidate)
+            return refused
         document = await self._profiles.read_staged(scope, upload.candidate)
         if document is None:
             # Uploaded by an attempt whose reply was lost (a save may lie on top of it by now), or cleared away.
@@ -80,7 +85,7 @@ class ProfileActivities:
         if root is None:
             return WriteReply(status=WriteStatus.FAILED, reason="root_clash")
         current = await self._profiles.read(scope, root)
-        write_key = short_hash("edit", request.edit_id)
+        write_key = short_hash("edit", request.edit_id, request.candidate)
         if current.exists and current.write_key == write_key:
             return _saved(current, began)
         if current.etag != request.expected_etag:
@@ -91,7 +96,7 @@ class ProfileActivities:
         if text is None:
             return WriteReply(status=WriteStatus.FAILED, reason="candidate_missing", elapsed_ms=_since(began))
         # Up to a megabyte: in a thread, so that heartbeats and other users go on.
-        profile = await asyncio.to_thread(lambda: parse_body(redact(text).text))
+        profile = await asyncio.to_thread(_redacted, text)
         reply = await self._replace(scope, root, current, profile, write_key, "edit", began)
         if reply.status is not WriteStatus.UNCHANGED:
             # Nothing in the store tells a repeat of a save that changed nothing: it needs the text again. The sweeper clears it.
@@ -119,6 +124,15 @@ class ProfileActivities:
         return await self._replace(
             scope, root, current, wanted.document.profile, write_key, f"rollback:{request.to_version}", began
         )
+
+    async def _refused(self, scope: Scope, root: str) -> WriteReply | None:
+        """A turn is processed for minutes when a model or a store is slow; what the user decided meanwhile counts."""
+        facts = await self._directory.facts(scope, "default")
+        if not facts.user_allows:
+            return WriteReply(status=WriteStatus.OPTED_OUT, reason=ReasonCode.USER_OPTED_OUT)
+        if facts.active_roots != (root,):
+            return WriteReply(status=WriteStatus.FAILED, reason="root_changed")
+        return None
 
     async def _replace(
         self, scope: Scope, root: str, current: ProfileSnapshot, profile: Profile, write_key: str, cause: str, began: float
@@ -165,6 +179,10 @@ class ProfileActivities:
             await self._profiles.drop_staged(scope, candidate)
         except StoreUnavailable as error:
             _log.warning("staged_candidate_left", candidate=candidate[:12], error=error.message)
+
+
+def _redacted(text: str) -> Profile:
+    return parse_body(redact(text).text)
 
 
 def _saved(snapshot: ProfileSnapshot, began: float) -> WriteReply:

@@ -6,17 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import structlog
 from temporalio import activity
 
 from activities.errors import translated
 from activities.notices import NoticeActivities
 from memory.model.directory import DEFAULT_ROOT_FOLDER, MemoryFacts, SpaceSettings
 from memory.model.enablement import Enablement, effective_enablement
+from memory.model.errors import InvalidSettings
 from memory.model.names import CLAIM_TURNS, FINISH_TURNS
 from memory.model.scope import Scope
 from memory.model.steps import FinishInput, Plan, TurnRef, UserRef
-from memory.model.turn import StoredTurn, Turn
+from memory.model.turn import Outcome, StoredTurn, Turn
 from memory.ports import Directory, EventLog, TurnResult
+
+_log = structlog.get_logger("afterturn.turns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,14 @@ class TurnActivities:
             return Plan(turns=())
         batch = _alike(waiting, self._rules.coalesce_max_turns)
         first = batch[0].turn
-        facts = await self._directory.facts(scope, first.space_id)
         refs = tuple(TurnRef(turn_id=t.turn.turn_id, attempt=t.attempt, ordinal=t.ordinal) for t in batch)
         more = len(waiting) > len(batch)
+        try:
+            facts = await self._directory.facts(scope, first.space_id)
+        except InvalidSettings as error:
+            # One space that cannot be read must not hold up the user's turns in all others.
+            _log.error("space_unreadable", tenant=scope.tenant, error=error.message)
+            return Plan(turns=(), skipped=refs, skip_reason="invalid_space_settings", skip_outcome=Outcome.KEPT, more=more)
         enablement = self._enablement(scope, facts, first)
         if not enablement.active:
             codes = ",".join(reason.code for reason in enablement.reasons)

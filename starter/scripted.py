@@ -160,13 +160,13 @@ class Scripted:
 
     @activity.defn(name=names.FINISH_TURNS)
     async def finish(self, done: FinishInput) -> Plan:
-        await self._enter("finish")
         flags = done.flags
         if done.notice is not None:
             try:
                 await self.notice(done.notice)
             except ApplicationError:
                 flags = (*flags, f"notice_failed:{done.notice.step}")
+        await self._enter("finish")
         for ref in done.turns:
             self.outcomes[ref.turn_id] = done.model_copy(update={"flags": flags})
         self.waiting = [ref for ref in self.waiting if ref.turn_id not in self.outcomes]

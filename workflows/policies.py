@@ -113,10 +113,10 @@ class Patience:
 GATE: Final = ModelStep("gate", attempts=2, calls=1)
 CONSOLIDATE: Final = ModelStep("consolidate", attempts=4, calls=MODEL_CALLS_PER_CONSOLIDATION)
 
-CLAIM: Final = StoreStep("claim", start_to_close_s=20)
+CLAIM: Final = StoreStep("claim", start_to_close_s=40)
 UPLOAD: Final = StoreStep("upload", start_to_close_s=45)
 WRITE: Final = StoreStep("write", start_to_close_s=60)
-FINISH: Final = StoreStep("finish", start_to_close_s=20)
+FINISH: Final = StoreStep("finish", start_to_close_s=45)
 NOTICE: Final = StoreStep("notice", start_to_close_s=12, attempts=2, initial_backoff_s=0.5)
 
 STORE_PATIENCE: Final = Patience()

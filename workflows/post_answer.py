@@ -99,7 +99,7 @@ class PostAnswerWorkflow:
                 # What is recorded until the outcome is, the same step finds; a later wake-up asks again.
                 seen = self._wakeups
                 if plan.skipped:
-                    following = await self._finish(Batch(turns=plan.skipped, outcome=Outcome.SKIPPED, reason=plan.skip_reason))
+                    following = await self._finish(Batch(turns=plan.skipped, outcome=plan.skip_outcome, reason=plan.skip_reason))
                 else:
                     following = await self._process(plan)
                 if self._should_continue_as_new(plan):
@@ -259,6 +259,8 @@ class PostAnswerWorkflow:
             return False
         if written.status is WriteStatus.SAVED:
             batch.end(Outcome.UPDATED, None, written.version)
+        elif written.status is WriteStatus.OPTED_OUT:
+            batch.end(Outcome.SKIPPED, written.reason)
         else:
             batch.end(Outcome.KEPT, written.reason or "upload_failed")
         return True

@@ -72,6 +72,8 @@ class WriteStatus(StrEnum):
     UNCHANGED = "unchanged"
     CONFLICT = "conflict"
     NOT_FOUND = "not_found"
+    OPTED_OUT = "opted_out"
+    """The user switched memory off while the turn was processed."""
     FAILED = "failed"
 
 
@@ -124,6 +126,8 @@ class Plan(Payload):
     turns: tuple[TurnRef, ...]
     skipped: tuple[TurnRef, ...] = ()
     skip_reason: str | None = None
+    skip_outcome: Outcome = Outcome.SKIPPED
+    """``kept`` where the turns cannot be handled because of a fault that an operator can mend."""
     more: bool = False
     model: str = ""
     gate: bool = True

@@ -29,6 +29,7 @@ PLAN = Plan(turns=(TurnRef(turn_id="t1", attempt=0, ordinal=1),), root=ROOT)
 
 async def stage(world: World, body: str) -> UploadInput:
     await world.profiles.prepare("acme")
+    await world.tables.directory.provision_root("acme", ROOT)
     base = await world.profiles.read(world.scope, ROOT)
     document = world.profiles.compose(base, parse_body(body), scope=world.scope, rewrite=True, now=NOW)
     candidate = await world.profiles.stage(world.scope, document)
@@ -81,6 +82,29 @@ async def test_an_upload_over_another_write_is_a_conflict_and_changes_nothing(wo
     reply = await upload(world, argument)
     assert (reply.status, reply.version) == (WriteStatus.CONFLICT, 1)
     assert "Mine" in await body(world)
+
+
+async def test_opting_out_while_the_turn_was_processed_leaves_the_profile_alone(world: World) -> None:
+    argument = await stage(world, "## Identity\n- Name: Ada\n")
+    await world.tables.directory.set_preference(world.scope, allow_user_memory=False)
+    reply = await upload(world, argument)
+    assert (reply.status, reply.reason) == (WriteStatus.OPTED_OUT, "user_opted_out")
+    assert await versions(world) == 0
+    assert await world.profiles.read_staged(world.scope, argument.candidate) is None
+
+
+async def test_a_root_that_changed_meanwhile_is_not_written_to(world: World) -> None:
+    argument = await stage(world, "## Identity\n- Name: Ada\n")
+    await world.tables.directory.provision_root("acme", "second")
+    reply = await upload(world, argument)
+    assert (reply.status, reply.reason) == (WriteStatus.FAILED, "root_changed")
+
+
+async def test_an_edit_id_that_is_used_again_for_another_text_is_another_save(world: World) -> None:
+    first = await save(world, "## Identity\n- One\n", None, "same")
+    other = await save(world, "## Identity\n- Two\n", first.etag, "same")
+    assert (first.status, other.status) == (WriteStatus.SAVED, WriteStatus.SAVED)
+    assert "Two" in await body(world)
 
 
 async def test_a_candidate_that_is_gone_keeps_the_profile(world: World) -> None:

@@ -126,3 +126,18 @@ async def test_finishing_records_outcome_tokens_and_times_once(world: World) -> 
     assert rows["a"].usage["gate"]["input_tokens"] == 10
     assert rows["b"].usage == {}
     assert rows["a"].profile_version == rows["b"].profile_version == 3
+
+
+async def test_a_space_that_cannot_be_read_keeps_its_turns_and_holds_up_no_other(world: World) -> None:
+    from sqlalchemy import text
+
+    await world.tables.directory.save_space("acme", "broken", SpaceSettings(max_tokens=900))
+    with world.tables.engine.begin() as connection:
+        connection.execute(text('UPDATE space_settings SET settings = \'{"consolidation_mode": "diff"}\''))
+    await record(world, make_turn("a", turn_id="a", space_id="broken"), make_turn("b", turn_id="b"))
+    plan = await claim(world)
+    assert [ref.turn_id for ref in plan.skipped] == ["a"]
+    assert (plan.skip_outcome, plan.skip_reason) == (Outcome.KEPT, "invalid_space_settings")
+    done = FinishInput(user=world.user, turns=plan.skipped, outcome=plan.skip_outcome, reason=plan.skip_reason)
+    following = await ActivityEnvironment().run(world.turns().finish_turns, done)
+    assert [ref.turn_id for ref in following.turns] == ["b"]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from datetime import datetime
 
 import pytest
 
-from memory.model.errors import ModelRateLimited, ModelUnavailable
+from memory.model.errors import ModelRateLimited, ModelUnavailable, StoreUnavailable
 from memory.model.scope import Scope
 from memory.model.steps import WriteStatus
 from memory.model.turn import MAX_MESSAGE_BYTES, Outcome
-from memory.ports import ChatReply, ChatRequest
+from memory.ports import ChatReply, ChatRequest, EventLog, TurnResult
 from starter.views import ReceiptStatus
 from tests.support.models import ScriptedModel, profile_text
 from tests.support.stack import StartStack, make_turn
@@ -209,6 +210,49 @@ async def test_fifty_users_at_once_do_not_mix(stack: StartStack) -> None:
             assert set(re.findall(r"(?:Person|City|Company)(\d+)", view.body)) == {str(number)}
             assert len(ledger) == 3
             assert all(row.state == "done" for row in ledger.values())
+
+
+# ------------------------------------------------------------------------------------- 5: a record lost after its effect
+
+
+class LosesOutcomes:
+    """An event log that cannot record outcomes until the test lets it."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self.lost = asyncio.Event()
+        self.back = False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+    async def finish(self, scope: Scope, results: Sequence[TurnResult], *, now: datetime) -> int:
+        if not self.back:
+            self.lost.set()
+            raise StoreUnavailable("away")
+        return await self._log.finish(scope, results, now=now)
+
+
+async def test_a_turn_whose_outcome_was_lost_after_its_upload_is_not_written_again(stack: StartStack) -> None:
+    model = ScriptedModel({"gate": "UPDATE", "consolidate": adds("Lives in Porto")})  # type: ignore[dict-item]
+    async with stack(workers=False) as s:
+        log = LosesOutcomes(s.parts.log)
+        async with stack(model=model, parts={"log": log}) as working:
+            user = s.user()
+            turn = await working.say(user, "I live in Porto.")
+            async with asyncio.timeout(30):
+                await log.lost.wait()
+            # The run is gone for good, with all that it knew.
+            await working.client.get_workflow_handle(user.post_answer_workflow_id).terminate()
+            log.back = True
+            await working.parts.waker.wake(user, (turn,))
+            await working.settle(user)
+            view, ledger = await working.profile(user), await working.ledger(user)
+    assert view.version == 1
+    assert view.body.count("Lives in Porto") == 1
+    assert (ledger[turn].outcome, ledger[turn].profile_version) == (Outcome.UPDATED, 1)
+    assert "already_applied" in ledger[turn].flags
+    assert len(model.asked("gate")) == len(model.asked("consolidate")) == 1
 
 
 # ---------------------------------------------------------------------------------------------------- 28: rate limits

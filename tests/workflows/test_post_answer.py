@@ -298,6 +298,37 @@ async def test_notices_that_cannot_be_sent_are_skipped_and_reported(running: Run
     assert set(done.flags) == {"notice_failed:updating_started", "notice_failed:updating_completed"}
 
 
+async def test_the_removal_waits_for_the_notice_to_have_appeared(running: Running) -> None:
+    shown = asyncio.Event()
+    async with running(Scripted()) as run:
+        run.world.then("notice:updating_started", shown)
+        run.world.turn("t1")
+        handle = await run.wake("t1")
+        await until(lambda: run.world.version == 1)
+        assert "notice:updating_completed" not in run.world.calls
+        shown.set()
+        await handle.result()
+    assert [n.step for n in run.world.notices] == ["updating_started", "updating_completed"]
+
+
+async def test_the_removal_is_not_repeated_while_the_event_log_is_away(running: Running) -> None:
+    async with running(Scripted()) as run:
+        run.world.then("finish", *[fails("StoreUnavailable")] * 3)
+        run.world.turn("t1")
+        await (await run.wake("t1")).result()
+    assert run.world.calls.count("finish") == 4
+    assert [n.step for n in run.world.notices] == ["updating_started", "updating_completed"]
+
+
+async def test_opting_out_while_the_model_works_ends_the_turn_as_skipped(running: Running) -> None:
+    async with running(Scripted()) as run:
+        run.world.then("upload", WriteReply(status=WriteStatus.OPTED_OUT, reason="user_opted_out"))
+        run.world.turn("t1")
+        totals = await (await run.wake("t1")).result()
+    assert (run.world.outcomes["t1"].outcome, run.world.outcomes["t1"].reason) == (Outcome.SKIPPED, "user_opted_out")
+    assert totals.skipped == 1
+
+
 async def test_no_notice_when_the_space_wants_none(running: Running) -> None:
     async with running(Scripted(plan={"notice": False})) as run:
         run.world.turn("t1")
