@@ -127,7 +127,7 @@ class TurnActivities:
         return effective_enablement(
             feature_flag=self._rules.feature_flag,
             allow_with_web_search=self._rules.allow_with_web_search,
-            tenant_id=scope.tenant_id,
+            tenant=scope.tenant,
             facts=facts,
             allow_user_memory=turn.allow_user_memory,
             web_search=turn.web_search,

@@ -99,7 +99,7 @@ class Loader:
         return effective_enablement(
             feature_flag=self._settings.feature_flag,
             allow_with_web_search=self._settings.allow_with_web_search,
-            tenant_id=scope.tenant_id,
+            tenant=scope.tenant,
             facts=facts,
             allow_user_memory=allow_user_memory,
             web_search=web_search,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from memory.model.directory import MemoryFacts
+from memory.model.ids import MAX_ID_CHARS, encode_segment
 
 
 class ReasonCode(StrEnum):
@@ -44,7 +46,7 @@ def effective_enablement(
     *,
     feature_flag: bool | frozenset[str],
     allow_with_web_search: bool,
-    tenant_id: str,
+    tenant: str,
     facts: MemoryFacts,
     allow_user_memory: bool,
     web_search: bool | None,
@@ -54,7 +56,7 @@ def effective_enablement(
     Args:
         feature_flag: on or off for every company, or the companies (outside ids) for which memory exists.
         allow_with_web_search: the operator lets memory stay on beside web search.
-        tenant_id: the company's outside id.
+        tenant: the company, encoded as in a Scope: a long outside id cannot be had back from there.
         allow_user_memory: the caller's consent in the turn.
         web_search: whether this turn searches the web; None: as the space says.
     """
@@ -63,7 +65,7 @@ def effective_enablement(
     def off(code: ReasonCode, message: str, remedy: str) -> None:
         reasons.append(Reason(code, message, remedy))
 
-    flagged = feature_flag if isinstance(feature_flag, bool) else tenant_id in feature_flag
+    flagged = feature_flag if isinstance(feature_flag, bool) else tenant in _segments(feature_flag)
     if not flagged:
         off(
             ReasonCode.FEATURE_FLAG_OFF,
@@ -102,3 +104,9 @@ def effective_enablement(
             "an administrator renames or removes all but one",
         )
     return Enablement(active=not reasons, reasons=tuple(reasons))
+
+
+@lru_cache(maxsize=16)
+def _segments(companies: frozenset[str]) -> frozenset[str]:
+    """The listed companies as they are in a Scope. A name that is too long for an id is nobody's."""
+    return frozenset(encode_segment(name) for name in companies if 0 < len(name) <= MAX_ID_CHARS)

@@ -3,7 +3,9 @@
 ``encode_segment`` is injective: two different ids never meet in one key. ASCII letters, digits and ``-_@.`` stand for
 themselves; every other byte of the id's UTF-8 form becomes ``=XX``. A dot is escaped unless it stands between two plain
 characters, so no segment is ``.`` or ``..`` or begins with a dot. An id whose encoding is longer than 160 characters becomes
-its first 80 plain characters, ``=h`` and the SHA-256 of the id (``=h`` never occurs in the plain form).
+its first 80 plain characters, ``=h`` and the SHA-256 of the id (``=h`` never occurs in the plain form). The limit leaves room in
+what holds a segment with more beside it: 255 bytes for a name in a file system and for a search attribute or a workflow id in the
+SQL tables of Temporal.
 """
 
 from __future__ import annotations

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memory.model.errors import InvalidInput
-from memory.model.ids import decode_segment, encode_segment, is_segment
+from memory.model.ids import body_hash, decode_segment, encode_segment, is_segment
+
+MAX_WORKFLOW_ID_CHARS = 255
+"""What a Temporal server on PostgreSQL or MySQL can store of a workflow id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,4 +40,8 @@ class Scope:
 
     @property
     def post_answer_workflow_id(self) -> str:
-        return f"post-answer/{self.tenant}/{self.user}"
+        """Bounded: two very long ids are hashed together. No other id has ``=h`` in it and a single slash."""
+        plain = f"post-answer/{self.tenant}/{self.user}"
+        if len(plain) <= MAX_WORKFLOW_ID_CHARS:
+            return plain
+        return f"post-answer/=h{body_hash(f'{self.tenant}/{self.user}')}"

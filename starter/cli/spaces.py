@@ -274,7 +274,7 @@ async def _enablement(
     found = effective_enablement(
         feature_flag=settings.feature_flag,
         allow_with_web_search=settings.allow_with_web_search,
-        tenant_id=tenant,
+        tenant=scope.tenant,
         facts=facts,
         allow_user_memory=consent,
         web_search=web_search,

@@ -70,6 +70,13 @@ class TestWhenMemoryIsOn:
         assert world.directory.calls == []
         assert world.store.calls["get"] == 0
 
+    async def test_a_listed_company_with_a_long_name_has_memory(self, make_world: MakeWorld) -> None:
+        company = "北京字节跳动网络技术有限公司华东区研发中心产品部"
+        world = make_world(feature_flag=frozenset({company}))
+        body = await world.save((company, "ann"), PROFILE)
+        assert (await world.client().load((company, "ann"), allow_user_memory=True)).body == body
+        assert (await world.client().load(ANN, allow_user_memory=True)).reasons == (ReasonCode.FEATURE_FLAG_OFF,)
+
     async def test_every_reason_of_the_stores_is_listed(self, world: World) -> None:
         await world.save(ANN, PROFILE)
         directory = world.tables.directory

@@ -8,6 +8,7 @@ import pytest
 
 from memory.model.directory import MemoryFacts, SpaceSettings
 from memory.model.enablement import Enablement, ReasonCode, effective_enablement
+from memory.model.ids import MAX_ID_CHARS, decode_segment, encode_segment
 
 FLAGS: list[tuple[bool | frozenset[str], bool]] = [
     (True, True),
@@ -23,6 +24,7 @@ ROOTS = [((), True), (("user-memory",), True), (("user-memory", "team-memory"), 
 def enablement(
     *,
     feature_flag: bool | frozenset[str] = True,
+    company: str = "acme",
     toggle: bool | None = None,
     space_searches: bool = False,
     turn_searches: bool | None = None,
@@ -34,7 +36,7 @@ def enablement(
     return effective_enablement(
         feature_flag=feature_flag,
         allow_with_web_search=allow_with_web_search,
-        tenant_id="acme",
+        tenant=encode_segment(company),
         facts=MemoryFacts(SpaceSettings(context_memory=toggle, web_search=space_searches), user_allows, roots),
         allow_user_memory=caller_allows,
         web_search=turn_searches,
@@ -76,11 +78,32 @@ def test_the_whole_truth_table() -> None:
     assert len(seen) == 2**6
 
 
+LONG = [
+    "北京字节跳动网络技术有限公司华东区研发中心产品部",
+    "x" * 200,
+    "ООО «Ромашка и партнёры, Санкт-Петербург»",
+    "é" * MAX_ID_CHARS,
+]
+
+
+@pytest.mark.parametrize("company", ["a/b", "Ärzte GmbH", *LONG])
+def test_a_listed_company_is_found_whatever_its_name_is(company: str) -> None:
+    listed = frozenset({company, "globex", "y" * (MAX_ID_CHARS + 1)})
+    assert enablement(feature_flag=listed, company=company).active
+    assert enablement(feature_flag=frozenset({"globex"}), company=company).codes == (ReasonCode.FEATURE_FLAG_OFF,)
+
+
+def test_the_encoded_form_of_a_company_in_the_list_stands_for_nobody_else() -> None:
+    # "a=2Fb" is the segment of "a/b", and a name of its own.
+    assert not enablement(feature_flag=frozenset({encode_segment("a/b")}), company="a/b").active
+    assert all("=h" in encode_segment(name) and decode_segment(encode_segment(name)) != name for name in LONG)
+
+
 def test_by_default_only_the_flag_and_the_caller_are_missing() -> None:
     found = effective_enablement(
         feature_flag=False,
         allow_with_web_search=False,
-        tenant_id="acme",
+        tenant="acme",
         facts=MemoryFacts(SpaceSettings(), user_allows=True, active_roots=()),
         allow_user_memory=False,
         web_search=None,

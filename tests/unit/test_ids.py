@@ -61,7 +61,12 @@ def test_a_scope_of_raw_ids_is_refused() -> None:
 
 
 def test_the_workflow_id_fits_the_servers_limit() -> None:
-    assert len(Scope.of("x" * 4000, "🧠" * 4000).post_answer_workflow_id) < 1000
+    long = [Scope.of(tenant, user) for tenant in ("x" * 4000, "x" * 160, "Ж" * 26) for user in ("🧠" * 4000, "y" * 160, "y" * 159)]
+    ids = {scope.post_answer_workflow_id for scope in long}
+    assert len(ids) == len(long)
+    # The columns for workflow ids in the SQL schemas of the server.
+    assert max(len(workflow_id) for workflow_id in ids) <= 255
+    assert Scope.of("acme", "a/b").post_answer_workflow_id == "post-answer/acme/a=2Fb"
 
 
 def test_effect_keys_depend_on_where_the_parts_end() -> None:
