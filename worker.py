@@ -58,6 +58,7 @@ def pipeline_rules(settings: Settings) -> PipelineRules:
         model_timeout_s=settings.model_timeout_s,
         store_retry_for_s=settings.store_retry_for_s,
         continue_as_new_after_turns=settings.continue_as_new_after_turns,
+        remote_notices=settings.notice_webhook_url is not None,
     )
 
 

@@ -35,6 +35,7 @@ class PipelineRules:
     model_timeout_s: float
     store_retry_for_s: float
     continue_as_new_after_turns: int
+    remote_notices: bool
 
 
 class TurnActivities:
@@ -81,6 +82,7 @@ class TurnActivities:
             gate=space.consolidation_gate_enabled,
             mode=space.consolidation_mode,
             notice=space.show_update_notice,
+            remote_notices=self._rules.remote_notices,
             privacy_scrub=space.privacy_scrub,
             max_tokens=space.max_tokens,
             root=await self._root(scope, facts),

@@ -190,6 +190,7 @@ SHAPES: dict[str, Shape] = {
     "update-after-rate-limit": (Scripted, _rate_limited),
     "update-through-store-outage": (Scripted, _outage),
     "update-notice-failed": (Scripted, _notice_failed),
+    "update-remote-notice": (lambda: Scripted(plan={"remote_notices": True}), _one_turn),
     "noop-by-gate": (lambda: Scripted(gate_says=False), _one_turn),
     "noop-by-model": (lambda: Scripted(decision=Decision.NOOP), _one_turn),
     "noop-empty-exchange": (lambda: Scripted(plan={"empty": True}), _one_turn),

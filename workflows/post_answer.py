@@ -170,7 +170,8 @@ class PostAnswerWorkflow:
             batch.end(Outcome.NOOP, "gate")
             return
         if plan.notice:
-            batch.notice = asyncio.create_task(self._notify(self._notice(plan, batch, "updating_started"), batch))
+            started = self._notice(plan, batch, "updating_started")
+            batch.notice = asyncio.create_task(self._notify(started, batch, remote=plan.remote_notices))
         await self._consolidate(plan, batch)
 
     async def _gate(self, plan: Plan, batch: Batch) -> bool:
@@ -368,10 +369,12 @@ class PostAnswerWorkflow:
             outcome=batch.outcome,
         )
 
-    async def _notify(self, notice: NoticeInput, batch: Batch) -> None:
+    async def _notify(self, notice: NoticeInput, batch: Batch, *, remote: bool = False) -> None:
         """Fails open: a notice that cannot be sent is skipped and the run says so."""
+        # The commands of a workflow task leave with its last local activity, so a slow one would hold back the rewrite.
+        send = workflow.execute_activity if remote else workflow.execute_local_activity
         try:
-            await workflow.execute_local_activity(SEND_NOTICE, notice, **policies.NOTICE.options())
+            await send(SEND_NOTICE, notice, **policies.NOTICE.options())
         except _STEP_FAILED as error:
             if is_cancelled_exception(error):
                 raise

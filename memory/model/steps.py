@@ -133,6 +133,8 @@ class Plan(Payload):
     gate: bool = True
     mode: ConsolidationMode = ConsolidationMode.REWRITE
     notice: bool = True
+    remote_notices: bool = False
+    """A sink is across the network: showing the notice must not hold back the rewrite."""
     privacy_scrub: bool = False
     max_tokens: int = 2000
     root: str = "user-memory"

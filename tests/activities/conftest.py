@@ -29,6 +29,7 @@ def rules(**changes: object) -> PipelineRules:
         "model_timeout_s": 5.0,
         "store_retry_for_s": 60.0,
         "continue_as_new_after_turns": 500,
+        "remote_notices": False,
     }
     return PipelineRules(**{**values, **changes})  # type: ignore[arg-type]
 

@@ -300,7 +300,7 @@ async def test_notices_that_cannot_be_sent_are_skipped_and_reported(running: Run
 
 async def test_the_removal_waits_for_the_notice_to_have_appeared(running: Running) -> None:
     shown = asyncio.Event()
-    async with running(Scripted()) as run:
+    async with running(Scripted(plan={"remote_notices": True})) as run:
         run.world.then("notice:updating_started", shown)
         run.world.turn("t1")
         handle = await run.wake("t1")
