@@ -591,3 +591,21 @@ async def test_the_fake_can_hold_a_call() -> None:
     pause.release()
     await writing
     assert await store.get("bucket", "k") is not None
+
+
+async def test_the_first_use_of_a_bucket_by_many_at_once_fails_for_nobody(s3_settings: Callable[..., Settings]) -> None:
+    """Two processes with five callers each: both make the bucket and write at once."""
+    stores = [MinioObjectStore.from_settings(s3_settings()) for _ in range(2)]
+
+    async def first_use(store: MinioObjectStore, bucket: str, key: str) -> None:
+        await store.ensure_bucket(bucket)
+        await store.put(bucket, key, b"x", if_absent=True)
+
+    try:
+        for number in range(15):
+            bucket = f"{s3_settings().bucket_prefix}-race-{number}"
+            await asyncio.gather(*(first_use(store, bucket, f"{n}-{id(store)}") for store in stores for n in range(5)))
+            assert len(await stores[0].list(bucket, "")) == 10
+    finally:
+        for store in stores:
+            await store.aclose()

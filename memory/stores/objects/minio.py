@@ -80,6 +80,9 @@ class _Condition(Sse):
         return False
 
 
+_SETTLE_S = 3.0
+
+
 class MinioObjectStore:
     """The port ``ObjectStore`` over S3. Build it with :meth:`from_settings`; close it with :meth:`aclose`."""
 
@@ -117,6 +120,7 @@ class MinioObjectStore:
             raise InvalidSettings(f"AFTERTURN_OBJECT_STORE_ENDPOINT: {endpoint[:200]!r} is not host:port ({error})") from None
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="objects")
         self._ensured: set[tuple[str, bool]] = set()
+        self._ensuring = asyncio.Lock()
         self._closed = False
 
     @classmethod
@@ -267,17 +271,35 @@ class MinioObjectStore:
             except S3Error as error:
                 if error.code != "NoSuchBucket":
                     raise
-                status = None
                 try:
                     self._client.make_bucket(bucket)
                 except S3Error as race:
-                    if race.code != "BucketAlreadyOwnedByYou":
+                    if race.code not in {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}:
                         raise
+                status = self._settled_status(bucket)
             if versioned and status != ENABLED:
                 self._client.set_bucket_versioning(bucket, VersioningConfig(ENABLED))
 
-        await self._run("make a bucket", call, repeat=False)
-        self._ensured.add((bucket, versioned))
+        # One caller of this process makes it, the others find it.
+        async with self._ensuring:
+            if (bucket, versioned) in self._ensured:
+                return
+            try:
+                await self._run("make a bucket", call, repeat=False)
+            except _MissingError:
+                raise StoreUnavailable(f"bucket {bucket} was made and is not there yet") from None
+            self._ensured.add((bucket, versioned))
+
+    def _settled_status(self, bucket: str) -> str | None:
+        """Versioning of a bucket that was just made, by us or by another: the store may need a moment to know it everywhere."""
+        deadline = time.monotonic() + min(_SETTLE_S, self._timeout_s / 2)
+        while True:
+            try:
+                return self._client.get_bucket_versioning(bucket).status
+            except S3Error as error:
+                if error.code != "NoSuchBucket" or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.05)
 
     def _forget(self, bucket: str) -> None:
         self._ensured -= {(bucket, True), (bucket, False)}
