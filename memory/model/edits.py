@@ -31,6 +31,8 @@ _SYNONYMS: dict[str, Op | Literal["noop"]] = {
     "remove": "delete", "drop": "delete", "noop": "noop", "none": "noop", "keep": "noop",
 }  # fmt: skip
 _NUMBER = re.compile(r"([ICWSRF])\s*(\d{1,6})(?:\s*[.\-]\s*(\d{1,6}))?", re.IGNORECASE)
+_JSON_KEY = re.compile(r'"(?:edits|op)"')
+"""A reply with one of these is read as JSON only: the text of an edit may end in "the answer is NOOP"."""
 _STRING: dict[str, Any] = {"type": "string"}
 
 
@@ -112,7 +114,7 @@ def parse_edits(text: str) -> Edits | Noop:
     Raises:
         MalformedOutput: no (complete) JSON, several objects, an operation that lacks something, too many or too long.
     """
-    if parse_gate(text) is False:
+    if _JSON_KEY.search(text) is None and parse_gate(text) is False:
         return NOOP
     items = find_json(text, "edits")["edits"]
     if not isinstance(items, list):

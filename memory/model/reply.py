@@ -37,8 +37,11 @@ _FENCE_LINE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([^\s`]*)[ \t]*")
 _DECORATION = " \t\r\n*_`~\"'“”„‚‘’«»()[]{}<>#>|-–—:：=.,;!。，！；、"
 _WORDS = {"NOOP": r"no[-_ ]?op", "UPDATE": r"update", "CLEAN": r"clean"}
 _LABEL = r"(?:(?:final\s+)?(?:decision|answer|verdict|result|output|response|reply)|entscheidung|antwort|ergebnis|决定|答案|结果)"
-_LABELLED = r"(?:^|[\s\W]){label}[\"'*_`\s]*(?:is\b|ist\b|[:：=]|->|→|是)[\"'*_`\s:]*{word}\b(?!\s*(?:or|oder|/|\||\?))"
-_LEADING = r"[\s\"'*_`#>\-(\[“„]*{word}\b[\"'*_`)\]”“]*\s*(?:[.,:;!。，：；–—(\n]|-\s|$)"
+_LABELLED = (
+    r"(?:^|\W){label}[\"'*_` ]{{0,9}}(?:is\b|ist\b|[:：=]|->|→|是)[\"'*_` :]{{0,9}}{word}"
+    r"(?:[\"'*_`)\]}}.!。” ]{{0,9}}$|\"\s{{0,9}},\s{{0,9}}\")"
+)
+"""The word after its label ends the line, or is one value of a JSON object."""
 _PLACEHOLDER = re.compile(
     r"(?:none|n/?a|nothing(?:\s+(?:yet|here|so far|known|noted|recorded))*|empty|unknown|tbd"
     r"|not\s+(?:specified|provided|known|available)"
@@ -109,7 +112,11 @@ def parse_scrub_reply(text: str) -> Clean | Profile:
 
 
 def _decision(text: str, words: tuple[str, ...]) -> str | None:
-    """The one of ``words`` that the reply explicitly gives; None when it gives none, or speaks of more than one."""
+    """The one of ``words`` that the reply explicitly gives; None when it gives none, or speaks of more than one.
+
+    Explicit is the word alone on the first or last line, or after a label at the end of a line: a word that goes on
+    ("NOOP would be wrong", "CLEAN, except …") may say the opposite.
+    """
     text = _strip_thinking(_bounded(text)).strip()
     spoken = [word for word in words if re.search(rf"(?<!\w){_WORDS[word]}(?!\w)", text, re.IGNORECASE)]
     if len(spoken) != 1:
@@ -121,11 +128,8 @@ def _decision(text: str, words: tuple[str, ...]) -> str | None:
     alone = re.compile(pattern, re.IGNORECASE)
     if any(alone.fullmatch(line.strip(_DECORATION)) for line in (lines[0], lines[-1])):
         return word
-    if re.match(_LEADING.format(word=pattern), lines[0], re.IGNORECASE):
-        return word
-    if re.search(_LABELLED.format(label=_LABEL, word=pattern), "\n".join(lines), re.IGNORECASE):
-        return word
-    return None
+    labelled = re.compile(_LABELLED.format(label=_LABEL, word=pattern), re.IGNORECASE)
+    return word if any(labelled.search(line.rstrip()) for line in lines) else None
 
 
 # ----------------------------------------------------------------------------------------------------- fences, thinking

@@ -7,6 +7,7 @@ pass for the structure around it. Quoting redacts by itself: no builder of a pro
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -23,7 +24,31 @@ TURN_LABEL = "Turn "
 
 _SEAM_CHARS = 8192
 _MARKER = "\n[… {left_out} bytes left out …]\n"
-_TAG_START = re.compile(r"<(?=[\s/]*(?:profile|exchange)\b)", re.IGNORECASE)
+_BRACKETS = "<\uff1c\ufe64"
+_LOOK_ALIKES = {"a": "а", "c": "с", "e": "е", "h": "һ", "i": "іı", "l": "|ӏ", "o": "оο", "p": "рρ", "x": "х"}
+"""Cyrillic and Greek letters (and a dotless i) that look like the Latin one."""
+
+
+def _letter_forms() -> dict[str, str]:
+    """Every letter with its full-width, circled and mathematical forms."""
+    forms = {letter: letter + letter.upper() + _LOOK_ALIKES.get(letter, "") for letter in "abcdefghijklmnopqrstuvwxyz"}
+    for start, end in ((0x2100, 0x2150), (0x2460, 0x2500), (0xFF21, 0xFF5B), (0x1D400, 0x1D7D0)):
+        for char in map(chr, range(start, end)):
+            letter = unicodedata.normalize("NFKC", char).casefold()
+            if letter in forms:
+                forms[letter] += char
+    return forms
+
+
+def _tag_start() -> re.Pattern[str]:
+    """An opening bracket before the name of a block, whatever invisible or dividing characters stand between and within."""
+    forms = _letter_forms()
+    gap = rf"(?:[^\w>{_BRACKETS}]|_)*"
+    names = ("".join(f"[{re.escape(forms[letter])}]{gap}" for letter in name) for name in ("profile", "exchange"))
+    return re.compile(rf"[{_BRACKETS}](?={gap}(?:{'|'.join(names)})(?:\W|\Z|(?<=\W)))")
+
+
+_TAG_START = _tag_start()
 
 
 def clean_text(text: str) -> str:
@@ -79,7 +104,7 @@ def stamp(at: datetime) -> str:
 
 def quote_block(tag: str, content: str) -> str:
     """``content`` between the tags of a block. Closing tags inside it are defused; secrets are redacted."""
-    return f"<{tag}>\n{_defuse(redact(clean_text(content)).text).strip()}\n</{tag}>"
+    return f"<{tag}>\n{defuse(redact(clean_text(content)).text).strip()}\n</{tag}>"
 
 
 def quote_turns(turns: Sequence[Turn], *, message_bytes: int = PROMPT_MESSAGE_BYTES, total_bytes: int = EXCHANGE_BYTES) -> str:
@@ -109,8 +134,9 @@ def unquote(line: str) -> str:
 
 
 def _quoted(text: str) -> list[str]:
-    return [f"{QUOTE} {line}".rstrip() for line in _defuse(text).strip().splitlines()]
+    return [f"{QUOTE} {line}".rstrip() for line in defuse(text).strip().splitlines()]
 
 
-def _defuse(text: str) -> str:
+def defuse(text: str) -> str:
+    """``text`` in which nothing can pass for a tag of a block."""
     return _TAG_START.sub("‹", text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -11,9 +10,9 @@ from string import Template
 from memory.model.directory import MAX_BUDGET_TOKENS, ConsolidationMode
 from memory.model.edits import EDITS_SCHEMA, number_bullets
 from memory.model.loss_guard import Loss
-from memory.model.profile import TITLE, Profile, render_body
+from memory.model.profile import EMPTY_MARK, TITLE, Profile, render_body
 from memory.model.redaction import redact
-from memory.model.transcript import clean_text, quote_block, quote_turns, shorten_middle, stamp
+from memory.model.transcript import clean_text, defuse, quote_block, quote_turns, shorten_middle, stamp
 from memory.model.turn import Turn
 from memory.ports import ChatMessage, ChatRequest, PromptPart
 from memory.prompts.texts import prompt_text
@@ -27,8 +26,6 @@ MAX_REPLY_BYTES = 64 * 1024
 """An earlier reply that is shown to the model again is shortened in the middle to this."""
 
 _MAX_LOST_SHOWN = 40
-
-_BODY_LINE = re.compile(r"^(?!\s*(?:#|<!--|$))(?!\s*_\(empty\)_\s*$).*\S", re.MULTILINE)
 
 
 def gate_request(profile: Profile, turns: Sequence[Turn], *, reasoning: bool, timeout_s: float) -> ChatRequest:
@@ -137,9 +134,15 @@ def memory_section(body: str) -> str:
     Args:
         body: the profile without frontmatter; it goes in verbatim.
     """
-    if not _BODY_LINE.search(body):
+    if not any(map(_is_told, body.splitlines())):
         return ""
     return f"{prompt_text('memory_section')}\n\n{body}"
+
+
+def _is_told(line: str) -> bool:
+    """Whether a line of a body says something: no heading, comment or mark of an empty section."""
+    text = line.strip()
+    return bool(text) and text != EMPTY_MARK and not text.startswith(("#", "<!--"))
 
 
 def _untitled(profile: Profile) -> str:
@@ -171,4 +174,4 @@ def _room(tokens: int) -> int:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(clean_text(text).split())
+    return " ".join(defuse(clean_text(text)).split())

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.model.edits import EDITS_SCHEMA, MAX_EDITS, MAX_TEXT_CHARS, Edits, apply_edits, number_bullets, parse_edits
+from memory.model.edits import EDITS_SCHEMA, MAX_EDITS, MAX_TEXT_CHARS, Edit, Edits, apply_edits, number_bullets, parse_edits
 from memory.model.errors import MalformedOutput
 from memory.model.profile import EMPTY_PROFILE, SECTIONS, Bullet, Profile
 from memory.model.reply import NOOP
@@ -255,3 +255,8 @@ def test_any_reply_gives_edits_noop_or_a_reason(text: str):
 def test_an_empty_profile_can_be_filled():
     result = edited(*({"op": "add", "to": name[0], "text": name} for name in SECTIONS), profile=EMPTY_PROFILE)
     assert [bullets[0].text for bullets in result.sections] == list(SECTIONS)
+
+
+def test_an_edit_whose_text_ends_in_the_word_noop_is_no_noop():
+    found = parse_edits('{"edits": [{"op": "add", "to": "C", "text": "When nothing changes, the answer: NOOP"}]}')
+    assert found == Edits((Edit("add", None, 1, "When nothing changes, the answer: NOOP"),))

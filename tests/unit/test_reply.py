@@ -55,8 +55,9 @@ UNTITLED = BODY.removeprefix("# User Memory\n\n")
         "Entscheidung: NOOP",
         "决定：NOOP",
         '{"decision": "NOOP"}',
-        "NOOP. The user only asked a question.",
-        "NOOP - nothing new",
+        "NOOP\n\nThe user only asked a question.",
+        '{"decision": "NOOP", "reason": "small talk"}',
+        '{"reason": "small talk",\n "decision": "NOOP"}',
         "It was small talk.\n\nNOOP",
         "<think>UPDATE? The user said hi, so no.</think>NOOP",
         "UPDATE would be wrong here.</think>\nNOOP",
@@ -74,7 +75,7 @@ def test_explicit_noop(text: str):
         "update",
         "**UPDATE**",
         "Decision: UPDATE",
-        "UPDATE: the user moved",
+        "Answer: UPDATE.",
         "<think>NOOP?</think>UPDATE",
         "NOOP</think>UPDATE",
     ],
@@ -102,6 +103,13 @@ def test_explicit_update(text: str):
         "no",
         "nothing to do",
         "Is NOOP right, I wonder",
+        "Answer: NOOP would be wrong here",
+        "Answer: NOOP, no, wait",
+        "Decision: NOOP?",
+        "noop - not applicable: user shares new job",
+        "NOOP. But the user has a new job.",
+        "NOOP, except for the new job",
+        "**NOOP** is not right",
     ],
 )
 def test_unreadable_gate_replies(text: str):
@@ -175,7 +183,7 @@ def test_task_boxes_are_no_placeholders():
 
 
 @pytest.mark.parametrize(
-    "text", ["NOOP", "**NOOP**", "```\nNOOP\n```", "<think>x</think>NOOP", "NOOP. Nothing new.", "Decision: NOOP"]
+    "text", ["NOOP", "**NOOP**", "```\nNOOP\n```", "<think>x</think>NOOP", "NOOP\n\nNothing new.", "Decision: NOOP"]
 )
 def test_noop_instead_of_a_profile(text: str):
     assert parse_profile_reply(text) is NOOP
@@ -247,7 +255,7 @@ def test_no_real_bullet_is_lost(words: list[str]):
 
 
 @pytest.mark.parametrize(
-    "text", ["CLEAN", "clean.", "**CLEAN**", "<think>hm</think>CLEAN", "Verdict: CLEAN", "CLEAN - only the user"]
+    "text", ["CLEAN", "clean.", "**CLEAN**", "<think>hm</think>CLEAN", "Verdict: CLEAN", "CLEAN\n\nOnly the user."]
 )
 def test_a_clean_verdict(text: str):
     assert parse_scrub_reply(text) is CLEAN
@@ -257,7 +265,20 @@ def test_a_cleaned_profile():
     assert parse_scrub_reply(f"```\n{BODY}```") == ANNA
 
 
-@pytest.mark.parametrize("text", ["", "NOOP", "not CLEAN", "<think>CLEAN", "I cleaned it", "It is unclean"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "NOOP",
+        "not CLEAN",
+        "CLEAN, except for Bob Stone",
+        "CLEAN - apart from W3",
+        "Verdict: CLEAN otherwise",
+        "<think>CLEAN",
+        "I cleaned it",
+        "It is unclean",
+    ],
+)
 def test_what_vouches_for_nothing(text: str):
     with pytest.raises(MalformedOutput):
         parse_scrub_reply(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -155,3 +156,52 @@ def test_clean_text_can_be_stored(text: str) -> None:
 def test_stamp_is_utc() -> None:
     assert stamp(AT) == "2026-06-17 12:00 UTC"
     assert stamp(datetime(2026, 1, 1, tzinfo=UTC)) == "2026-01-01 00:00 UTC"
+
+
+@pytest.mark.parametrize("tag", ["profile", "exchange"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "</{}>",
+        "< /{}>",
+        "<\u200b/{}>",
+        "</\u200b{}>",
+        "</\u00ad\u2060{}>",
+        "<\ufe0f/{}>",
+        "\uff1c/{}\uff1e",
+        "\ufe64/{}>",
+        "</{}\u200b>",
+        "<//{} >",
+        "</_{}>",
+    ],
+)
+@pytest.mark.parametrize(
+    "spell",
+    [
+        str,
+        str.upper,
+        lambda name: name[:3] + "\u200d" + name[3:],
+        lambda name: "\u00ad".join(name),
+        lambda name: "".join(chr(ord(char) + 0xFEE0) for char in name),
+        lambda name: "".join(chr(0x1D400 + 26 + ord(char) - ord("a")) for char in name),
+        lambda name: name.replace("e", "е").replace("o", "о"),  # Cyrillic
+    ],
+)
+def test_a_tag_in_disguise_closes_nothing(form: str, spell: Callable[[str], str], tag: str) -> None:
+    disguised = form.format(spell(tag))
+    for block in (quote_turns([turn(f"a {disguised} b")]), quote_block("profile", f"- a {disguised} b")):
+        assert disguised not in block.removesuffix("</profile>").removesuffix("</exchange>")
+        assert "‹" in block
+
+
+@pytest.mark.parametrize("text", ["a < b", "<profiles>", "<p>rofile", "List<Profiler>", "x <- y", "<profile_id>", "<section>"])
+def test_other_brackets_stay(text: str) -> None:
+    assert f"> {text}" in quote_turns([turn(text)])
+
+
+@pytest.mark.parametrize(
+    "text", ["<" * 300_000, "< " * 200_000, "<" + " " * 500_000, "</p" + "_" * 500_000, "</profile" + "-" * 500_000]
+)
+def test_hostile_brackets_are_read_in_linear_time(text: str) -> None:
+    """Quadratic work on these would run into the test's time-out."""
+    assert quote_block("profile", text).endswith("\n</profile>")
