@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import UTC, datetime
 
@@ -46,11 +47,10 @@ class ModelActivities:
         """UPDATE or NOOP for the batch; anything but an explicit NOOP is UPDATE."""
         began = time.perf_counter()
         async with heartbeats():
-            snapshot = await self._profiles.read(batch.user.scope, batch.plan.root)
-            if not _unapplied(snapshot, batch.plan):
-                return GateReply(update=True, flags=("already_applied",), elapsed_ms=_since(began))
-            turns = await self._turns(batch)
             plan = batch.plan
+            snapshot, turns = await asyncio.gather(self._profiles.read(batch.user.scope, plan.root), self._turns(batch, plan.turns))
+            if not _unapplied(snapshot, plan):
+                return GateReply(update=True, flags=("already_applied",), elapsed_ms=_since(began))
             counter = self._models.token_counter(plan.model)
             profile = await for_prompt(snapshot.document.profile, counter, plan.max_tokens, datetime.now(UTC).date())
             decision = await ask_gate(self._models.model(plan.model), profile, turns, timeout_s=plan.model_timeout_s)
@@ -102,8 +102,8 @@ class ModelActivities:
             elapsed_ms=_since(began),
         )
 
-    async def _turns(self, batch: BatchInput, refs: tuple[TurnRef, ...] | None = None) -> list[Turn]:
-        wanted = [ref.turn_id for ref in refs or batch.plan.turns]
+    async def _turns(self, batch: BatchInput, refs: tuple[TurnRef, ...]) -> list[Turn]:
+        wanted = [ref.turn_id for ref in refs]
         stored = await self._log.turns(batch.user.scope, wanted)
         if len(stored) != len(wanted):
             raise InvalidInput(f"{len(wanted) - len(stored)} of {len(wanted)} turns are no longer in the ledger")
