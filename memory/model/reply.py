@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -62,14 +63,26 @@ _CHATTER = re.compile(
     re.IGNORECASE,
 )
 
+_CHANGE_LIST = re.compile(
+    r"[#*_ ]{0,9}(?:(?:a |the )?(?:brief |short )?summary of (?:the )?(?:changes|updates)|what (?:has )?changed|(?:key |the )?changes(?: made)?"
+    r"|explanation of (?:the )?changes|(?:zusammenfassung der )?(?:vorgenommene )?änderungen|变更说明|变更|修改说明)[*_:： ]{0,9}",
+    re.IGNORECASE,
+)
+"""A line that heads a list of what the model did."""
+
 
 def strip_reply(text: str) -> str:
     """The reply without thinking blocks, byte order marks and the code fence around it.
 
-    A thinking block that is never closed goes too; if nothing would be left, only its tag goes.
+    A thinking block that is never closed goes too; if nothing would be left, only its tag goes. Of a reply that holds a whole
+    profile only what stands before the profile is thinking: a bullet may speak of ``<think>``.
     """
     text = _bounded(text)
-    without = _strip_thinking(text)
+    return _strip(text, _profile_marks(text))
+
+
+def _strip(text: str, marks: _Marks) -> str:
+    without = _strip_thinking(text, marks)
     if not without.strip():
         without = _THINK_TAG.sub("\n", text)
     return _strip_fence(without.strip())
@@ -141,22 +154,60 @@ def _bounded(text: str) -> str:
     return text.replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _strip_thinking(text: str) -> str:
-    """Without thinking blocks; an unopened one reaches from the start, an unclosed one to the end."""
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """Where the answer may begin: ``starts``, in order. From ``last`` on the text holds no whole answer any more."""
+
+    starts: tuple[int, ...]
+    last: int
+
+
+_ANYWHERE = _Marks((), MAX_REPLY_CHARS)
+
+
+def _profile_marks(text: str) -> _Marks:
+    """The section headings; ``last``: the last place behind which all six stand."""
+    starts: list[int] = []
+    latest: dict[str, int] = {}
+    position = 0
+    for line in text.split("\n"):
+        if section := _section_of(line):
+            starts.append(position)
+            latest[section] = position
+        position += len(line) + 1
+    return _Marks(tuple(starts), min(latest.values())) if len(latest) == len(SECTIONS) else _ANYWHERE
+
+
+def _json_marks(text: str, key: str) -> _Marks:
+    starts = tuple(found.start() for found in re.finditer(re.escape(f'"{key}"'), text))
+    return _Marks(starts, starts[-1]) if starts else _ANYWHERE
+
+
+def _strip_thinking(text: str, marks: _Marks = _ANYWHERE) -> str:
+    """Without thinking blocks; an unopened one reaches from the start, an unclosed one to the end (or to a whole answer in it).
+
+    Where the answer has begun, tags are text.
+    """
     kept: list[str] = []
-    depth, position = 0, 0
+    depth, position, answer = 0, 0, 0
     for tag in _THINK_TAG.finditer(text):
-        if tag[1]:
-            if depth == 0:
-                kept.clear()
-            depth = max(0, depth - 1)
+        if depth == 0 and tag[1]:
+            if tag.end() > marks.last:
+                continue
+            kept.clear()
+        elif depth == 0:
+            if bisect_left(marks.starts, position) < bisect_left(marks.starts, tag.start()):
+                break
+            kept.append(text[position : tag.start()])
+            depth = 1
         else:
-            if depth == 0:
-                kept.append(text[position : tag.start()])
-            depth += 1
+            depth += -1 if tag[1] else 1
         position = tag.end()
+        answer = position if position <= marks.last else answer
     if depth == 0:
         kept.append(text[position:])
+    elif marks is not _ANYWHERE and answer <= marks.last:
+        kept.append(text[answer:])
     return "\n".join(kept)
 
 
@@ -206,6 +257,8 @@ def _check_headings(lines: list[str], first: int, last: int) -> None:
     heading = read_heading(lines[first])
     usual = heading.level if heading else 2
     for line in lines[first:last]:
+        if _THINK_TAG.match(line.strip()):
+            raise MalformedOutput("a thinking block stands between the sections")
         other = read_heading(line)
         if other and not other.section and not other.is_title and other.level <= usual:
             raise MalformedOutput("a heading between the sections is none of the six")
@@ -220,6 +273,9 @@ def _strip_tail(lines: list[str], *, fenced: bool) -> list[str]:
         if end is None:
             raise MalformedOutput("the code fence around the profile is not closed; the reply looks cut off")
         return lines[:end]
+    filled = [line.strip() for line in lines if line.strip()]
+    if len(filled[-1]) == 1 and filled[-1] in "-*+•":
+        raise MalformedOutput("the reply ends in a bullet without text; it looks cut off")
     after_blank, begun = False, False
     for number, line in enumerate(lines):
         text = line.strip()
@@ -230,12 +286,24 @@ def _strip_tail(lines: list[str], *, fenced: bool) -> list[str]:
         if is_content or re.fullmatch(r"[_*]*\(empty\)[_*]*", text):
             begun = True
         elif _ends_profile(text) or (begun and after_blank) or _CHATTER.match(text):
-            rest = [other.strip() for other in lines[number:]]
-            if any(_is_item(other) for other in rest) and not (_ends_profile(text) or _CHATTER.match(text)):
-                raise MalformedOutput("bullets follow a paragraph in the last section; the profile must end with its last bullet")
+            _check_dropped(lines[number:], after_blank=after_blank)
             return lines[:number]
         after_blank = False
     return lines
+
+
+def _check_dropped(lines: list[str], *, after_blank: bool) -> None:
+    """Text after the last section may go. Bullets in it may be the profile's own, unless a heading says that they tell of changes."""
+    for line in lines:
+        text = line.strip()
+        if not text:
+            after_blank = True
+        elif _is_item(text):
+            raise MalformedOutput("bullets follow other text in the last section; the profile must end with its last bullet")
+        elif after_blank and _CHANGE_LIST.fullmatch(text):
+            return
+        elif re.fullmatch(r"[-*_=\s]{3,}", text):
+            after_blank = True
 
 
 def _is_item(text: str) -> bool:
@@ -243,11 +311,12 @@ def _is_item(text: str) -> bool:
 
 
 def _ends_profile(text: str) -> bool:
-    """A rule, a fence, a closing tag or a heading after the last section."""
+    """A rule, a fence, a closing tag, a thinking block or a heading after the last section."""
     return (
         re.fullmatch(r"[-*_=\s]{3,}", text) is not None
         or _FENCE_LINE.fullmatch(text) is not None
         or text.startswith("</")
+        or _THINK_TAG.match(text) is not None
         or read_heading(text) is not None
     )
 
@@ -282,7 +351,8 @@ def find_json(text: str, key: str) -> dict[str, Any]:
     Raises:
         MalformedOutput: none, or several that differ.
     """
-    body = strip_reply(text)
+    text = _bounded(text)
+    body = _strip(text, _json_marks(text, key))
     if not body:
         raise MalformedOutput("the reply is empty")
     decoder = json.JSONDecoder()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -150,6 +152,9 @@ def test_any_gate_reply_without_the_word_never_skips(text: str):
         f"{BODY}\n以上是更新后的内容。",
         f"{BODY}\n<!-- truncated to fit memory budget -->\n",
         f"{BODY}</profile>\n",
+        f"{BODY}\n<think>Was that right? Yes.</think>",
+        f"Hm.\n<think>never closed, <think>twice\n{BODY}",
+        f"<think>Draft:\n{BODY}</think>\n{BODY}",
         BODY.replace("## ", "### ").replace("# User Memory", "## User Memory"),
         BODY.replace("_(empty)_", "- None"),
         BODY.replace("_(empty)_", "- No information yet."),
@@ -182,6 +187,21 @@ def test_task_boxes_are_no_placeholders():
     assert profile.section("Follow-ups")[1].text == "[ ] Call Ben"
 
 
+_TAGS = ["<think>", "</think>", "<thinking>", "<think>x</think>", "</think> and <think>"]
+_STARTS = ["", "Here it is:\n", "<think>I keep it.</think>\n", "<think>never closed\n"]
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+@pytest.mark.parametrize(
+    ("start", "tag"),
+    # Where a block that was left open ends is anyone's guess when a bullet holds the closing tag.
+    [(start, tag) for start in _STARTS for tag in _TAGS if not (start.endswith("closed\n") and tag.startswith("</"))],
+)
+def test_a_bullet_may_speak_of_thinking_tags(start: str, tag: str, name: str):
+    profile = ANNA.with_section(name, [Bullet(f"Tests {tag} parsing"), Bullet("Next one"), Bullet("Last one")])
+    assert parse_profile_reply(start + render_body(profile)) == profile
+
+
 @pytest.mark.parametrize(
     "text", ["NOOP", "**NOOP**", "```\nNOOP\n```", "<think>x</think>NOOP", "NOOP\n\nNothing new.", "Decision: NOOP"]
 )
@@ -204,7 +224,16 @@ def test_noop_instead_of_a_profile(text: str):
         (UNTITLED[: UNTITLED.index("- Send")], "cut off"),
         ("```markdown\n" + BODY, "not closed"),
         (BODY.replace("## Work Context", "## Hobbies\n- chess\n\n## Work Context"), "none of the six"),
-        (BODY + "\nOpen things, too:\n- water the plants\n", "paragraph"),
+        (BODY + "\nOpen things, too:\n- water the plants\n", "bullets follow"),
+        (BODY + "Note to self: buy milk\n- Pay rent\n", "bullets follow"),
+        (BODY + "\nNote to self: buy milk\n\n- Pay rent\n", "bullets follow"),
+        (BODY + "---\n- Pay rent\n", "bullets follow"),
+        (BODY + "\n---\n\n- Pay rent\n", "bullets follow"),
+        (BODY + "\n## Later\n1. Pay rent\n", "bullets follow"),
+        (BODY + "</profile>\n* Pay rent\n", "bullets follow"),
+        (BODY + "\nI have added:\n- Pay rent\n", "bullets follow"),
+        (BODY + "- ", "bullet without text"),
+        (BODY.replace("## Work Context", "<think>hm</think>\n## Work Context"), "between the sections"),
         ("x" * (MAX_REPLY_CHARS + 1), "at most"),
     ],
 )
@@ -297,6 +326,7 @@ def test_what_vouches_for_nothing(text: str):
         '<think>{"edits": [2]}</think>{"edits": [1]}',
         '{"edits": [1]}\n{"edits": [1]}',
         '<think>{"edits": [1]}',
+        'hm</think>{"edits": [1]}',
     ],
 )
 def test_json_is_found_in_prose(text: str):
@@ -309,6 +339,12 @@ def test_json_is_found_in_prose(text: str):
 def test_json_that_is_not_there_is_refused(text: str):
     with pytest.raises(MalformedOutput):
         find_json(text, "edits")
+
+
+@pytest.mark.parametrize("text", ["<think>", "a <think> b </think> c", "</think>"])
+def test_a_string_in_json_may_speak_of_thinking_tags(text: str):
+    for start in ("", "<think>I add it.</think>\n", "Sure: "):
+        assert find_json(start + json.dumps({"edits": [{"op": "add", "text": text}]}), "edits")["edits"][0]["text"] == text
 
 
 def test_strip_reply_leaves_plain_text_alone():
