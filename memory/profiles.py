@@ -26,7 +26,7 @@ import structlog
 
 from memory.model.document import Document, Frontmatter, parse_document, render_document
 from memory.model.errors import InvalidInput, ProfileConflict
-from memory.model.ids import body_hash, is_segment
+from memory.model.ids import body_hash, is_segment, short_hash
 from memory.model.profile import EMPTY_PROFILE, Profile
 from memory.model.scope import Scope
 from memory.ports import ObjectInfo, ObjectStore, PreconditionFailed
@@ -44,7 +44,8 @@ _LOOK_BACK = 32
 _MAX_CACHED_BYTES = 64 * 1024
 _MAX_TURNS_CHARS = 1100
 _PLAIN_TENANT = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-_HEX_HASH = re.compile(r"[0-9a-f]{64}")
+_CANDIDATE = re.compile(r"[0-9a-f]{64}(?:-[0-9a-f]{16})?")
+"""SHA-256 of a staged text, and whose it is where it is not everybody's."""
 _ROOT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _TOKEN = re.compile(r"[!-+\--~]{1,128}")
 """Printable ASCII without space and comma."""
@@ -321,10 +322,13 @@ class Profiles:
 
     # ------------------------------------------------------------------------------------------------------------- staging
 
-    async def stage(self, scope: Scope, text: str) -> str:
-        """Put a text aside until it is committed; returns its SHA-256 (hex). Idempotent; a repeat makes it young again."""
+    async def stage(self, scope: Scope, text: str, *, owner: str | None = None) -> str:
+        """Put a text aside until it is committed; returns what :func:`candidate_name` gives.
+
+        Idempotent; a repeat makes it young again.
+        """
         data = _encode(text)
-        candidate = body_hash(text)
+        candidate = candidate_name(text, owner=owner)
         bucket = self.staging_bucket(scope.tenant)
         await self._store.ensure_bucket(bucket, versioned=False)
         await self._store.put(bucket, _staged_key(scope, candidate), data, content_type=_CONTENT_TYPE, metadata=_MARKS)
@@ -335,7 +339,7 @@ class Profiles:
         stored = await self._store.get(self.staging_bucket(scope.tenant), _staged_key(scope, candidate))
         if stored is None:
             return None
-        if hashlib.sha256(stored.data).hexdigest() != candidate:
+        if hashlib.sha256(stored.data).hexdigest() != candidate.partition("-")[0]:
             _log.error("staged_candidate_damaged", tenant=scope.tenant, user=scope.user, candidate=candidate[:12])
             return None
         return stored.data.decode("utf-8")
@@ -383,6 +387,14 @@ class Profiles:
     async def _last_number(self, scope: Scope, root: str) -> int:
         newest = await self.history(scope, root, limit=1)
         return newest[0].version if newest else 0
+
+
+def candidate_name(text: str, *, owner: str | None = None) -> str:
+    """What a staged text is called: its SHA-256 (hex), and behind it what stands for ``owner``.
+
+    Two owners of the same text have two candidates: neither loses its own when the other is done.
+    """
+    return body_hash(text) if owner is None else f"{body_hash(text)}-{short_hash(owner)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,7 +472,7 @@ def _joined(turns: Sequence[str]) -> str:
 
 
 def _staged_key(scope: Scope, candidate: str) -> str:
-    if not _HEX_HASH.fullmatch(candidate):
+    if not _CANDIDATE.fullmatch(candidate):
         raise InvalidInput("a candidate is named by a SHA-256 in hex")
     return f"staging/{scope.user}/{candidate}"
 

@@ -126,8 +126,9 @@ class Handles:
     async def edit_profile(self, scope: Scope, document: str, *, expected_etag: str | None, edit_id: str | None) -> EditResult:
         text = await asyncio.to_thread(_editable, document)
         root = root_of(await self._directory.facts(scope, "default"))
-        candidate = await self._profiles.stage(scope, text)
-        request = EditRequest(edit_id=edit_id or new_id(), candidate=candidate, expected_etag=expected_etag)
+        edit_id = edit_id or new_id()
+        candidate = await self._profiles.stage(scope, text, owner=edit_id)
+        request = EditRequest(edit_id=edit_id, candidate=candidate, expected_etag=expected_etag)
         reply = await self._update(scope, EDIT_UPDATE, request, request.edit_id, "save")
         theirs = None
         if reply.status is WriteStatus.CONFLICT:

@@ -15,7 +15,7 @@ from memory.model.ids import encode_segment
 from memory.model.profile import EMPTY_PROFILE, SECTIONS, Bullet, Profile
 from memory.model.scope import Scope
 from memory.ports import ObjectStore, PreconditionFailed
-from memory.profiles import MAX_DOCUMENT_BYTES, Profiles, ProfileSnapshot, Written
+from memory.profiles import MAX_DOCUMENT_BYTES, Profiles, ProfileSnapshot, Written, candidate_name
 from memory.stores.objects.memory import MemoryObjectStore
 from memory.stores.objects.minio import MinioObjectStore
 from tests.contract.test_object_store import HOSTILE_IDS
@@ -445,13 +445,26 @@ async def test_a_staged_text_waits_until_it_is_dropped(profiles: Profiles, store
     assert not (await profiles.read(SCOPE, ROOT)).exists
 
 
+async def test_two_owners_of_the_same_text_do_not_take_it_from_each_other(profiles: Profiles) -> None:
+    names = [await profiles.stage(SCOPE, "- same", owner=owner) for owner in ("e1", "e2", "e/\ud83d")]
+    names.append(await profiles.stage(SCOPE, "- same"))
+    assert len(set(names)) == 4
+    assert names[0] == candidate_name("- same", owner="e1") == await profiles.stage(SCOPE, "- same", owner="e1")
+    for position, name in enumerate(names):
+        await profiles.drop_staged(SCOPE, name)
+        left = [other for other in names if await profiles.read_staged(SCOPE, other) == "- same"]
+        assert left == names[position + 1 :]
+    await profiles.stage(SCOPE, "- same", owner="e1")
+    assert await profiles.sweep_staging(SCOPE.tenant, older_than=datetime.now(UTC) + timedelta(minutes=5), limit=9) == 1
+
+
 async def test_a_damaged_staged_text_is_not_used(profiles: Profiles, store: ObjectStore) -> None:
     candidate = await profiles.stage(SCOPE, "- good")
     await store.put(profiles.staging_bucket(SCOPE.tenant), f"staging/{SCOPE.user}/{candidate}", b"- bad")
     assert await profiles.read_staged(SCOPE, candidate) is None
 
 
-@pytest.mark.parametrize("candidate", ["", "../x", "0" * 63, "G" * 64, "0" * 64 + "/x"])
+@pytest.mark.parametrize("candidate", ["", "../x", "0" * 63, "G" * 64, "0" * 64 + "/x", "0" * 64 + "-", "0" * 64 + "-" + "g" * 16])
 async def test_a_candidate_is_named_by_a_hash_only(profiles: Profiles, candidate: str) -> None:
     for call in (profiles.read_staged(SCOPE, candidate), profiles.drop_staged(SCOPE, candidate)):
         with pytest.raises(InvalidInput):

@@ -31,6 +31,7 @@ from starter import LoadReason, MemoryClient, ReceiptStatus
 from starter.engines import TemporalServer
 from starter.signals import TurnSignaller
 from starter.temporal import connect, connect_options, ensure_search_attributes
+from starter.views import EditResult
 from tests.e2e.command import afterturn
 from tests.support.fleet import as_environment, server_of
 from tests.support.waiting import until
@@ -127,6 +128,29 @@ class TestEdit:
         assert "Berlin" in (refused.theirs or "")
         assert "Paris" not in repr(refused)
         assert "Berlin" in (await client.get_profile(who)).body
+
+    async def test_two_saves_of_the_same_text_do_not_take_it_from_each_other(
+        self, client: MemoryClient, settings: Settings, who: tuple[str, str]
+    ) -> None:
+        """One of them is stale, and comes first."""
+        temporal = await connect(settings)
+        async with running_workers(settings, temporal):
+            etag = (await client.edit_profile(who, "## Identity\n- Ann", expected_etag=None)).etag
+            assert await client.wait_until_idle(who)
+        profiles = client._parts.profiles
+        bucket = profiles.staging_bucket(Scope.of(*who).tenant)
+        saves: list[asyncio.Task[EditResult]] = []
+        for expected in (None, etag):
+            save = client.edit_profile(who, "## Identity\n- Ann, Berlin", expected_etag=expected, edit_id=f"e{len(saves)}")
+            saves.append(asyncio.create_task(save))
+
+            async def staged() -> bool:
+                return len(await profiles._store.list(bucket, "staging/")) == len(saves)
+
+            await until(staged)
+        async with running_workers(settings, temporal):
+            stale, fresh = await asyncio.gather(*saves)
+        assert (stale.status, fresh.status, fresh.version) == (WriteStatus.CONFLICT, WriteStatus.SAVED, 2)
 
     async def test_the_same_save_again_is_the_same_save(self, client: MemoryClient, workers: None, who: tuple[str, str]) -> None:
         results = [await client.edit_profile(who, "## Identity\n- Ann", expected_etag=None, edit_id="e1") for _ in range(2)]

@@ -18,9 +18,9 @@ import pytest
 
 from memory.llm.factory import build_models
 from memory.llm.simulated_prompt import read_request
-from memory.model.ids import body_hash
 from memory.model.scope import Scope
 from memory.model.turn import Turn
+from memory.profiles import candidate_name
 from memory.settings import load_settings
 from starter.engines import S3Server, TemporalServer
 from starter.views import EditResult
@@ -128,7 +128,7 @@ async def save_after_the_crash(world: World, crew: Crew) -> list[EditResult]:
     saving = asyncio.create_task(world.memory.edit_profile(USER, EDITED, expected_etag=read.etag, edit_id="e1"))
 
     async def staged() -> bool:
-        return await world.parts.profiles.read_staged(USER, body_hash(EDITED)) is not None or saving.done()
+        return await world.parts.profiles.read_staged(USER, candidate_name(EDITED, owner="e1")) is not None or saving.done()
 
     await until(staged)
     crew.may_replace.set()
