@@ -31,6 +31,7 @@ _TOLD = (
         _told(rf"{_ALONE}ssn|social security(?: number| no\.?)?", r"\d{3}[- ]?\d{2}[- ]?\d{4}"),
         "stdnum.us.ssn",
     ),
+    _IdRule(("ssn", "social security"), _told(rf"{_ALONE}ssn|social security(?: number| no\.?)?", r"\d{3}-\d{2}-\d{4}")),
     _IdRule(
         ("steuer", "idnr", "identifikationsnummer", "tax id", "tax-id"),
         _told(
@@ -40,10 +41,14 @@ _TOLD = (
         "stdnum.de.idnr",
     ),
     _IdRule(
-        ("versicherungsn", "sv-nummer"),
-        _told(r"versicherungs(?:nummer|nr\.?)|sv-nummer", r"\d{2} ?\d{6} ?[A-Z] ?\d{3}"),
+        ("versicherungsn", "sv-n", "svn"),
+        _told(r"versicherungs(?:nummer|nr\.?)|sv-?(?:nummer|nr\.?)", r"\d{2} ?\d{6} ?[A-Z] ?\d{3}"),
     ),
-    _IdRule(("versicherungsn", "sv-nummer"), _told(r"versicherungs(?:nummer|nr\.?)|sv-nummer", r"\d{4} ?\d{6}"), "stdnum.at.vnr"),
+    _IdRule(
+        ("versicherungsn", "sv-n", "svn"),
+        _told(r"versicherungs(?:nummer|nr\.?)|sv-?(?:nummer|nr\.?)", r"\d{4} ?\d{6}"),
+        "stdnum.at.vnr",
+    ),
     _IdRule(
         ("nino", "national insurance", "ni number"),
         _told(
@@ -63,14 +68,14 @@ _TOLD = (
     ),
 )
 _BARE = (
-    _IdRule((), re.compile(r"(?<!\w)(\d{17}[\dXx])(?!\w)"), "stdnum.cn.ric"),
+    _IdRule((), re.compile(r"(?<![A-Za-z0-9_])(\d{17}[\dXx])(?![A-Za-z0-9_])"), "stdnum.cn.ric"),
     _IdRule((), re.compile(r"(?<!\w)(756\.\d{4}\.\d{4}\.\d{2})(?!\w)"), "stdnum.ch.ssn"),
     _IdRule((), re.compile(r"(?<!\w)([A-Za-z]{6}\d{2}[A-Za-z]\d{2}[A-Za-z]\d{3}[A-Za-z])(?!\w)"), "stdnum.it.codicefiscale"),
 )
 
 
 def find_ids(text: str, lower: str) -> Iterator[tuple[int, int, str]]:
-    """Spans of government ids. ``lower``: ``text`` in lower case, of the same length."""
+    """Spans of government ids. ``text``: folded; ``lower``: it in lower case, of the same length."""
     for rule in _TOLD:
         for trigger in rule.triggers:
             position = lower.find(trigger)
@@ -86,7 +91,7 @@ def find_ids(text: str, lower: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _is_valid(module: str | None, number: str) -> bool:
-    return module is None or (number.isascii() and _validator(module)(number))
+    return module is None or _validator(module)(number)
 
 
 @cache

@@ -8,23 +8,37 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+from memory.model.redaction_fold import fold
 from memory.model.redaction_ids import find_ids
+from memory.model.redaction_logins import (
+    find_account,
+    find_option,
+    find_password,
+    find_phrase,
+    find_short_password,
+    find_table_passwords,
+)
+from memory.model.redaction_numbers import find_cards, find_ibans
+from memory.model.redaction_values import ALNUM, ASSIGN, IS, SPACE, value_after
 from memory.model.redaction_words import (
+    ACCOUNT_TRIGGERS,
+    CHINESE_LOGIN_WORDS,
     CODE_QUALIFIERS,
     CODE_TRIGGERS,
     CODE_WORDS,
+    DIGIT_WORDS,
     KEY_TRIGGERS,
     KEY_WORDS,
-    LOGIN_WORDS,
-    NOT_A_VALUE,
+    OPTION_TRIGGERS,
     PASSWORD_TRIGGERS,
     PHRASE_TRIGGERS,
-    PHRASE_WORDS,
     PLAIN_CODES,
     SHORT_CODE_WORDS,
+    SHORT_LOGIN_TRIGGERS,
 )
 
 Span = tuple[int, int, str]
+_Rule = Callable[[str, int], "Span | None"]
 
 MARKER = re.compile(r"\[redacted:[a-z_]+\]")
 
@@ -79,18 +93,8 @@ _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?----
 _PRIVATE_KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|Private-MAC: *[0-9a-f]+")
 _MAX_PRIVATE_KEY_CHARS = 32_768
 _PRIVATE_KEY_LINES = re.compile(r"(?:\\n|\s|[A-Za-z0-9+/=]{16,}|(?:Proc-Type|DEK-Info|Version|Comment|Encryption):[^\n]*)*+")
-_URL_PASSWORD = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@?#]{0,100}:([^\s/?#]{1,200})@(?=[\w\[.-])")
-_CARD = re.compile(
-    r"(?<![\w])(?:\d{4}([ .\u00a0-])\d{4}\1\d{4}\1\d{4}(?:\1\d{3})?|\d{4}([ .\u00a0-])\d{6}\2\d{4,5}|\d{13,19})(?![\w])"
-)
-_NO_SEPARATORS = {ord(c): None for c in " .-\u00a0"}
-_CARD_BRAND = re.compile(
-    r"4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}"
-    r"|(?:6011|65\d\d|64[4-9]\d)\d{12,15}|3(?:0[0-5]|[689]\d)\d{11}|35(?:2[89]|[3-8]\d)\d{12}|62\d{14,17}|(?:50|5[6-8]|6[37])\d{11,17}"
-)
-_LETTER_VALUES = {ord("A") + place: str(10 + place) for place in range(26)}
-_IBAN = re.compile(
-    r"(?<![A-Za-z0-9])[A-Za-z]{2}[0-9]{2}(?:[ \u00a0-]?[A-Za-z0-9]{4}){2,7}(?:[ \u00a0-]?[A-Za-z0-9]{1,4})?(?![A-Za-z0-9])"
+_URL_PASSWORD = re.compile(
+    r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@?#]{0,100}:([^\s/?#]{1,200}|(?<!ttp:)(?<!ttps:)(?!\d{1,5}/)[^\s@?#<>\"']{1,200})@(?=[\w\[.-])"
 )
 
 
@@ -139,66 +143,10 @@ def _url_passwords(text: str) -> Iterator[Span]:
         yield *match.span(1), "password"
 
 
-def _cards(text: str) -> Iterator[Span]:
-    position = 0
-    while match := _CARD.search(text, position):
-        start, end = match.span()
-        for stop in (end, start + len(match[0].rstrip("0123456789")) - 1):  # the last group may be the next number
-            if _is_card(text[start:stop]):
-                yield start, stop, "card"
-                position = stop
-                break
-        else:
-            position = start + 4 if match[1] or match[2] else end
-
-
-def _is_card(text: str) -> bool:
-    from stdnum import luhn
-
-    digits = text.translate(_NO_SEPARATORS)
-    if not digits.isascii():  # full-width digits, say
-        digits = "".join(str(int(c)) for c in digits if c.isdecimal())
-    return _CARD_BRAND.fullmatch(digits) is not None and len(set(digits)) > 1 and bool(luhn.is_valid(digits))
-
-
-def _ibans(text: str) -> Iterator[Span]:
-    from stdnum import iban
-
-    for match in _IBAN.finditer(text):
-        candidate = match[0]
-        while len(candidate) >= 15:
-            compact = re.sub(r"[^A-Za-z0-9]", "", candidate).upper()
-            if int((compact[4:] + compact[:4]).translate(_LETTER_VALUES)) % 97 == 1 and iban.is_valid(compact):
-                yield match.start(), match.start() + len(candidate), "iban"
-                break
-            # words after the number may look like its last groups
-            shorter = re.search(r"[ \u00a0-][A-Za-z0-9]*$", candidate)
-            candidate = candidate[: shorter.start()] if shorter else ""
-
-
 # -------------------------------------------------------------------------------------------------- values after telling words
 
 _I = re.IGNORECASE
-_ASSIGN = re.compile(r"[\"'`\])*_]{0,4}[ \t]{0,4}(?::=|=>|={1,3}|:|：)[ \t*]{0,4}")
-_IS = re.compile(
-    r"(?:[ \t]+(?:for|of|to|on|at|für|zum|zur|vom|von|bei|im|in)[ \t]+[^\s:=.;!?]{1,30}(?:[ \t]+[^\s:=.;!?]{1,30}){0,3}?)?"
-    r"(?:[ \t]+(?P<verb>is|was|are|=|ist|lautet|lauten|war|heißt|heisst|es|est|является)"
-    r"(?:[ \t]+(?:now|jetzt|nun|still|again|wieder))?[ \t]*:?[ \t]+|[ \t]?(?:是|为|為|は|：)[ \t]?)",
-    _I,
-)
-_SPACE = re.compile(r"[ \t]+")
-_VALUE = re.compile(r"[\"'`“„«](?P<quoted>[^\"'`“”„»\n]{1,200})[\"'`”“»]|(?P<bare>[^\s\"'`,;，。；、！？<>|]{2,200})")
-_SENTENCE_END = re.compile(r"[\s)\]]{0,3}(?:$|[\n.!?,;)，。；]|(?:and|und|but|aber|so|please|bitte|-|–|—)(?![\w]))", _I)
-_CODE_EXPRESSION = re.compile(
-    r"[$%{<&#@(\[]|\w{1,40}(?:\.\w{1,40}){0,4}\(|(?:os|process|env|config|settings|self|this|System)\.|https?://|/"
-)
-_CLOSERS = ".!?:)]}*_"
-_ALNUM = re.compile(r"[^\W_]")
 _GAP = re.compile(r"[ \t]{0,3}")
-
-_PASSWORD = re.compile(rf"(?:{LOGIN_WORDS})(?P<suffix>[A-Za-z0-9_]{{0,30}})", _I)
-_PHRASE = re.compile(rf"(?<![A-Za-z])(?:{PHRASE_WORDS})", _I)
-_PHRASE_VALUE = re.compile(r"[\"'`“„]?\w{2,30}(?:[ ,]{1,2}\w{2,30}){2,24}[\"'`”“]?")
 _KEY = re.compile(
     r"(?:(?<![A-Za-z])|(?<=api)|(?<=access)|(?<=secret)|(?<=auth)|(?<=client)|(?<=private)|(?<=account)|(?<=master)|(?<=refresh))"
     rf"(?:{KEY_WORDS})[A-Za-z0-9_]{{0,20}}",
@@ -216,45 +164,26 @@ _CODE_WORD = re.compile(r"codes?(?![A-Za-zÀ-ÿ])", _I)
 _BEFORE_CODE = re.compile(r"([A-Za-zÀ-ÿ0-9]{1,30})([ \t-]{0,2})$")
 _CODE_QUALIFIER = re.compile(CODE_QUALIFIERS, _I)
 _CODE_VALUE = re.compile(r"[\"'`*(]{0,2}(?:[A-Za-z]-)?(\d(?:[ -]?\d){2,7})(?![.,:/-]?\d)(?![^\W_])")
+_CODE_GROUPS = re.compile(r"[\"'`*(]{0,2}([A-Za-z0-9]{3,8}(?:-[A-Za-z0-9]{3,8}){1,7})(?![\w-])")
+_CODE_LETTERS = re.compile(
+    r"[\"'`*(]{0,2}((?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{6,20}|(?=[a-z]*\d)(?=(?:[a-z]*\d){2})(?=\d*[a-z])[a-z0-9]{8,32})(?![\w-])"
+)
+_NEXT_CODE = re.compile(
+    r"[ \t]{0,3}(?:[,;/|]\s{0,3}|\r?\n[ \t]{0,8}(?:[-*•][ \t]+|\d{1,2}[.)][ \t]+)?|(?:and|und|or|oder)[ \t]+|(?<=[ ]))"
+)
+_MAX_CODES = 24
+_SPOKEN_CODE = re.compile(
+    rf"(?:(?:{DIGIT_WORDS})[ ,-]{{1,2}}){{3,7}}(?:{DIGIT_WORDS})(?![^\W\d_])|[零〇一二三四五六七八九]{{4,8}}", _I
+)
 _CODE_BEFORE = re.compile(
     r"(?<![\w.,-])(?:[A-Za-z]-)?(\d(?:[ -]?\d){3,7})(?:[ \t]+(?:is|ist|als|as)[ \t]+(?:(?:your|my|the|our|a|dein|ihr|mein|der|die|das)[ \t]+)?(?:[\w-]{1,30}[ \t]+){0,3}?|"
     r"[ \t]?(?:是|为)[^\n。]{0,12}?)"
-    rf"(?:code|{CODE_WORDS}|{SHORT_CODE_WORDS}|[a-zäöü]{{3,20}}code|passwor[dt]|passcode|kennwort|密码)(?![A-Za-zÀ-ÿ])",
+    rf"(?:code|{CODE_WORDS}|{SHORT_CODE_WORDS}|[a-zäöü]{{3,20}}code|passwor[dt]|passcode|kennwort|{CHINESE_LOGIN_WORDS})(?![A-Za-zÀ-ÿ])",
     _I,
 )
 
 
-def _value_after(text: str, position: int) -> tuple[int, int, bool] | None:
-    """Start, end and whether it is quoted, of the value that begins at ``position``; None for what cannot be one."""
-    match = _VALUE.match(text, position)
-    if match is None:
-        return None
-    quoted = match["quoted"] is not None
-    start, end = match.span("quoted" if quoted else "bare")
-    if not quoted:
-        stripped = text[start:end].rstrip(_CLOSERS)
-        # "hunter2!" keeps its mark, "secret." does not
-        end = start + len(stripped) + (1 if text[start + len(stripped) : end].startswith("!") and _is_mixed(stripped) else 0)
-    value = text[start:end]
-    if len(value) < 2 or not _ALNUM.search(value) or value.lower().strip("'’") in NOT_A_VALUE:
-        return None
-    if not quoted and _CODE_EXPRESSION.match(value):
-        return None
-    return start, end, quoted
-
-
-_MIXED = re.compile(
-    r"(?=.*\d)(?:.*[^\W\d_]|.{4})"  # a digit beside letters, or several digits
-    r"|.*[^\w\-'’./].+|.*_.+"  # a symbol inside
-    r"|(?=.*[a-zß-ÿ]).+[A-ZÀ-Þ]",  # a capital in the middle
-    re.DOTALL,
-)
 _PROGRAM_MADE = re.compile(r"(?=[^a-zA-Z]*[a-zA-Z])(?:(?=\D*\d)[!-~]{8,}|(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[!-~]{20,})")
-
-
-def _is_mixed(value: str) -> bool:
-    """Looks like no word of a language."""
-    return _MIXED.match(value) is not None
 
 
 def _is_key(value: str) -> bool:
@@ -262,50 +191,12 @@ def _is_key(value: str) -> bool:
     return _PROGRAM_MADE.fullmatch(value) is not None
 
 
-def _password(text: str, position: int) -> Span | None:
-    word = _PASSWORD.match(text, position)
-    if word is None:
-        return None
-    if assigned := _ASSIGN.match(text, word.end()):
-        found = _value_after(text, assigned.end())
-        return (found[0], found[1], "password") if found else None
-    word_end = word.end("suffix") if not word["suffix"] else word.start("suffix")
-    if word["suffix"]:
-        return None
-    if linked := _IS.match(text, word_end):
-        found = _value_after(text, linked.end())
-        if found is None:
-            return None
-        start, end, quoted = found
-        told = linked["verb"] is None or linked["verb"].lower().startswith(("laut", "="))
-        if quoted or told or _is_mixed(text[start:end]) or _SENTENCE_END.match(text, end):
-            return start, end, "password"
-        return None
-    if (space := _SPACE.match(text, word_end)) and (found := _value_after(text, space.end())):
-        start, end, quoted = found
-        value = text[start:end]
-        if (quoted and " " not in value) or (len(value) >= 6 and _is_mixed(value) and any(c.isdigit() for c in value)):
-            return start, end, "password"
-    return None
-
-
-def _phrase(text: str, position: int) -> Span | None:
-    word = _PHRASE.match(text, position)
-    link = word and (_ASSIGN.match(text, word.end()) or _IS.match(text, word.end()))
-    if not link:
-        return None
-    if value := _PHRASE_VALUE.match(text, link.end()):
-        return *value.span(), "password"
-    found = _value_after(text, link.end())
-    return (found[0], found[1], "password") if found else None
-
-
 def _key(text: str, position: int) -> Span | None:
     word = _KEY.match(text, position)
-    link = word and (_ASSIGN.match(text, word.end()) or _IS.match(text, word.end()) or _SPACE.match(text, word.end()))
+    link = word and (ASSIGN.match(text, word.end()) or IS.match(text, word.end()) or SPACE.match(text, word.end()))
     if not link:
         return None
-    found = _value_after(text, link.end())
+    found = value_after(text, link.end())
     if found is None:
         return None
     value = text[found[0] : found[1]].split("&", 1)[0]
@@ -327,10 +218,13 @@ def _code(text: str, position: int) -> Span | None:
     word = long_word or _SHORT_CODE.match(text, position)
     if word is None:
         return None
-    link = _ASSIGN.match(text, word.end()) or _IS.match(text, word.end())
+    link = ASSIGN.match(text, word.end()) or IS.match(text, word.end())
     if link is None and (long_word or word[0][:3].isupper()):
         link = _GAP.match(text, word.end())
-    return _code_value(text, link.end(), shortest=3 if word[0].lower().startswith("cv") else 4) if link else None
+    if link is None:
+        return None
+    shortest = 3 if word[0].lower().startswith(("cv", "prüf")) else 4
+    return _code_value(text, link.end(), shortest=shortest) or _spoken_code(text, link.end())
 
 
 def _some_code(text: str, position: int) -> Span | None:
@@ -345,8 +239,26 @@ def _some_code(text: str, position: int) -> Span | None:
         secret = _CODE_QUALIFIER.fullmatch(qualifier) is not None
         if qualifier in PLAIN_CODES or (not before[2] and not secret):
             return None
-    link = _ASSIGN.match(text, word.end()) or _IS.match(text, word.end()) or (_GAP.match(text, word.end()) if secret else None)
-    return _code_value(text, link.end(), shortest=4) if link else None
+    link = ASSIGN.match(text, word.end()) or IS.match(text, word.end())
+    linked = link is not None
+    link = link or (_GAP.match(text, word.end()) if secret else None)
+    if link is None:
+        return None
+    find = _code_in_letters if secret and linked else _code_in_groups if secret else _no_code
+    first = _code_value(text, link.end(), shortest=4) or find(text, link.end())
+    return _with_the_next(text, first, find) if first and word[0].lower().endswith("s") else first
+
+
+def _with_the_next(text: str, first: Span, find: _Rule) -> Span:
+    """A list of codes, as one find."""
+    end = first[1]
+    for _ in range(_MAX_CODES):
+        between = _NEXT_CODE.match(text, end)
+        following = between and (_code_value(text, between.end(), shortest=4) or find(text, between.end()))
+        if not following:
+            break
+        end = following[1]
+    return first[0], end, "code"
 
 
 def _code_value(text: str, position: int, *, shortest: int) -> Span | None:
@@ -356,15 +268,42 @@ def _code_value(text: str, position: int, *, shortest: int) -> Span | None:
     return None
 
 
+def _code_in_groups(text: str, position: int) -> Span | None:
+    value = _CODE_GROUPS.match(text, position)
+    if value is None:
+        return None
+    groups = value[1].split("-")
+    made = all(any(c.isdigit() for c in group) for group in groups) or (value[1] == value[1].upper() and not value[1].isdigit())
+    return (*value.span(1), "code") if made and (len(groups) > 2 or any(c.isdigit() for c in value[1])) else None
+
+
+def _code_in_letters(text: str, position: int) -> Span | None:
+    if groups := _code_in_groups(text, position):
+        return groups
+    value = _CODE_LETTERS.match(text, position)
+    return (*value.span(1), "code") if value else None
+
+
+def _no_code(_text: str, _position: int) -> Span | None:
+    return None
+
+
+def _spoken_code(text: str, position: int) -> Span | None:
+    value = _SPOKEN_CODE.match(text, position)
+    return (*value.span(), "code") if value else None
+
+
 def _codes_before(text: str) -> Iterator[Span]:
     for match in _CODE_BEFORE.finditer(text):
         yield *match.span(1), "code"
 
 
-_Rule = Callable[[str, int], "Span | None"]
 _TRIGGERED: tuple[tuple[tuple[str, ...], _Rule], ...] = (
-    (PASSWORD_TRIGGERS, _password),
-    (PHRASE_TRIGGERS, _phrase),
+    (PASSWORD_TRIGGERS, find_password),
+    (SHORT_LOGIN_TRIGGERS, find_short_password),
+    (ACCOUNT_TRIGGERS, find_account),
+    (OPTION_TRIGGERS, find_option),
+    (PHRASE_TRIGGERS, find_phrase),
     (KEY_TRIGGERS, _key),
     (("bearer", "authorization"), _bearer),
     (("cookie:",), _cookie),
@@ -373,36 +312,42 @@ _TRIGGERED: tuple[tuple[tuple[str, ...], _Rule], ...] = (
 )
 _KEYS = (_plugin_keys, _prefixed_keys, _jwts)
 _LONG_RUN = re.compile(r"[A-Za-z0-9_/+=.:~-]{15}")
-_NUMBERS = (_cards, _ibans, _codes_before)
-_DIGITS = re.compile(r"\d[ -]?\d")
+_NUMBERS = (find_cards, find_ibans, _codes_before)
+_DIGITS = re.compile(r"\d[\W_]{0,3}\d")
 _FILLER = "\ue000"
 
 
 def find_secrets(text: str) -> list[Span]:
     """All finds, in no order, overlaps included. Markers of earlier redactions are not looked into."""
     masked = MARKER.sub(lambda marker: _FILLER * len(marker[0]), text)
-    lower = masked.lower()
-    if len(lower) != len(masked):  # a few capitals grow in lower case
-        lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in masked)
-    found = [*_private_keys(masked), *_url_passwords(masked)]
-    if _LONG_RUN.search(masked):
-        found += [span for rule in _KEYS for span in rule(masked)]
-    if _DIGITS.search(masked):
-        found += [span for rule in _NUMBERS for span in rule(masked)]
-        found += find_ids(masked, lower)
+    folded = fold(masked)
+    found: list[Span] = []
+    for start, end, kind in _find(folded.text):
+        if ALNUM.search(folded.text, start, end):
+            start, end = folded.original(start, end)
+            found.append(_whole_markers(masked, (start, end, kind)))
+    return found
+
+
+def _find(text: str) -> list[Span]:
+    lower = text.lower()
+    if len(lower) != len(text):  # a few capitals grow in lower case
+        lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
+    found = [*_private_keys(text), *_url_passwords(text), *find_table_passwords(text)]
+    if _LONG_RUN.search(text):
+        found += [span for rule in _KEYS for span in rule(text)]
+    if _DIGITS.search(text):
+        found += [span for rule in _NUMBERS for span in rule(text)]
+        found += find_ids(text, lower)
     for triggers, rule in _TRIGGERED:
         for trigger in triggers:
             position = lower.find(trigger)
             while position >= 0:
-                span = rule(masked, position)
+                span = rule(text, position)
                 if span:
                     found.append(span)
                 position = lower.find(trigger, max(position + len(trigger), span[1] if span else 0))
-    return [_whole_markers(masked, span) for span in found if _has_text(masked, span)]
-
-
-def _has_text(masked: str, span: Span) -> bool:
-    return _ALNUM.search(masked, span[0], span[1]) is not None
+    return found
 
 
 def _whole_markers(masked: str, span: Span) -> Span:

@@ -12,13 +12,23 @@ def _words(text: str) -> frozenset[str]:
 
 PASSWORD_TRIGGERS = (
     "passw",
+    "pass w",
+    "pass-w",
     "passcode",
+    "pa$$w",
     "pwd",
     "kennwort",
+    "losungswort",
+    "zugangswort",
     "contrase",
     "mot de passe",
     "wachtwoord",
     "senha",
+    "palavra-passe",
+    "lösenord",
+    "adgangskode",
+    "hasło",
+    "heslo",
     "пароль",
     "密码",
     "密碼",
@@ -27,14 +37,31 @@ PASSWORD_TRIGGERS = (
     "비밀번호",
 )
 LOGIN_WORDS = (
-    r"passwords?|passworte?s?|passwd|passcode|pwd|kennwort|contrase(?:ñ|n)a|mot de passe|wachtwoord|senha"
-    r"|пароль|密码|密碼|口令|パスワード|비밀번호"
+    r"pa(?:ss|\$\$)[ -]?words?|pa(?:ss|\$\$)wort(?:es|e|s)?|passwörter|passwd|passcode|pwd"
+    r"|kennwort|losungswort|zugangswort|contrase(?:ñ|n)a"
+    r"|mot de passe|wachtwoord|senha|palavra-passe|lösenord|adgangskode|hasło|heslo|пароль|パスワード|비밀번호"
 )
+CHINESE_LOGIN_WORDS = r"密码|密碼|口令"
+
+SHORT_LOGIN_TRIGGERS = ("pass", "pw", "psk")
+PASS_BEFORE = _words(
+    """
+    boarding season ski travel bus day hall mountain free press vip backstage monthly weekly annual interrail rail train museum
+    parking first second third last final one two full single render compiler optimisation optimization forward backward test
+    tests will to would can could must should did does not a ein der den im pass
+    """
+)
+"""Before "pass", these say that it is no password."""
+
+ACCOUNT_TRIGGERS = ("zugangsdaten", "anmeldedaten", "login", "log-in", "credential", "creds")
+ACCOUNT_WORDS = r"zugangsdaten|anmeldedaten|log-?in(?:-?daten|[ -]data|[ -]details)?|credentials?|creds"
+
+OPTION_TRIGGERS = ("-u", "--user", "--proxy-user", "-p", "-a", "--auth")
 
 PHRASE_TRIGGERS = ("phrase", "mnemonic", "助记词", "wiederherstellungs")
 PHRASE_WORDS = (
-    r"(?:(?<=pass)|(?<=pass )|(?<=seed )|(?<=recovery )|(?<=backup )|(?<=secret )|(?<=wallet ))phrase"
-    r"|mnemonic(?: phrase)?|wiederherstellungs(?:phrase|wörter)|助记词"
+    r"(?:(?<=pass)|(?<=pass[ _-])|(?<=seed )|(?<=seed-)|(?<=recovery )|(?<=backup )|(?<=secret )|(?<=wallet ))phrase"
+    r"|(?<![A-Za-z])(?:mnemonic(?: phrase)?|wiederherstellungs(?:phrase|wörter))|助记词"
 )
 
 KEY_TRIGGERS = ("key", "token", "secret", "schlüssel", "密钥", "令牌", "credential", "signature", "sig=")
@@ -72,8 +99,9 @@ CODE_WORDS = (
     r"one[- ]time (?:password|pin|passcode)|geheimzahl|prüf(?:nummer|ziffer)"
     r"|验证码|驗證碼|校验码|动态码|动态密码|安全码|認証コード|인증번호"
 )
-SHORT_CODE_WORDS = r"pin(?:[ -]?(?:code|number|nummer|码))?|m?tan|otp|puk|cvv2?|cvc2?|cvn"
+SHORT_CODE_WORDS = r"pin(?:[ -]?(?:code|number|nummer|码))?|(?:m|push|sms-?|i|photo|chip)?-?tan|otp|puk|cvv2?|cvc2?|cvn"
 """Short words: without a connecting word they count in capitals only."""
+DIGIT_WORDS = r"zero|oh|one|two|three|four|five|six|seven|eight|nine|null|eins|ein|zwei|zwo|drei|vier|fünf|sechs|sieben|acht|neun"
 
 PLAIN_CODES = _words(
     """
@@ -103,6 +131,8 @@ NOT_A_VALUE = _words(
     weg notwendig nötig erforderlich pflicht optional leer unbekannt sicher unsicher schwach stark zu sehr nicht kein
     keine ein eine der die das den dem im in am an auf bei mit ohne von vom für wichtig neu alt lang kurz gleich
     gespeichert verschlüsselt geschützt gesperrt hier dort unten oben jetzt immer nie noch schon bitte und oder aber
+    must should may might can could will would cannot shall need needs least max min between use used using your includes
+    standard werkseinstellung werkseinstellungen muss müssen soll sollte darf kann wird wurde werden mindestens maximal
     wenn dass es sie er wir ich du mein dein zurückgesetzt bekannt egal einfach schwer 错误 正确 什么 必填 忘了 忘记 过期 安全 多少
     """
 )
