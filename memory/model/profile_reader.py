@@ -13,6 +13,7 @@ from memory.model.profile_form import EMPTY, MARK, POSITION, RULE_CHARS, Bullet,
 _MARKERS = frozenset("-*+•‣◦▪●○·∙–—")
 _ORDERED = re.compile(r"\d{1,3}[.)]\s+\S")
 _KEY_VALUE = re.compile(r"[^\s:：][^:：]{0,40}[:：]\s")
+_YAML_KEY = re.compile(r"[A-Za-z_\"'][\w.\"'-]{0,99}[ \t]*:(?:\s.*|)")
 _FENCE = re.compile(r"(`{3,}|~{3,})[ \t]{0,4}([^\s`~]*)")
 _TEXT_FENCES = frozenset({"", "md", "markdown", "text", "txt"})
 _FRONTMATTER = re.compile(r"\s*---[ \t]*\r?\n(?:(.*?)\r?\n)?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
@@ -27,8 +28,12 @@ def split_frontmatter(text: str) -> tuple[str | None, str]:
     return found[1] or "", text[found.end() :].lstrip("\r\n")
 
 
-def parse_body(text: str) -> Profile:
+def parse_body(text: str, *, is_stored: bool = False) -> Profile:
     """Read a profile from any text; never raises.
+
+    Args:
+        is_stored: the text is the body of a stored file, whose frontmatter is off already. Otherwise a block of ``key: value``
+            lines at its top is somebody's frontmatter, which is none of a body's business.
 
     Understood: sections in another order, of another heading level, twice, with a misspelt name; no title; CRLF, BOM; bullets
     with other marks; wrapped lines; paragraphs; code fences; deeper nesting (brought to two levels). Text under an unknown
@@ -37,10 +42,27 @@ def parse_body(text: str) -> Profile:
     """
     text = clean_text(text)
     frontmatter, body = split_frontmatter(text)
-    if frontmatter is not None and "schema_version:" in frontmatter:
+    if frontmatter is not None and ("schema_version:" in frontmatter or (not is_stored and _is_key_block(frontmatter))):
         text = body
     text, marks = MARK.subn(" ", text)
     return Profile(_place(_Reader(text.splitlines()).read()), truncated=marks > 0)
+
+
+def _is_key_block(block: str) -> bool:
+    """Whether every line is ``key: value``, indented below such a line, a comment, or blank; and there is a key."""
+    keys = 0
+    for line in block.splitlines():
+        if not line.strip():
+            continue
+        if line[0] == "#":
+            heading = read_heading(line, typos=False)
+            if heading is not None and (heading.section or heading.is_title):
+                return False
+        elif _YAML_KEY.fullmatch(line):
+            keys += 1
+        elif not keys or line[0] not in " \t":
+            return False
+    return keys > 0
 
 
 class _Item:

@@ -64,8 +64,9 @@ _CHATTER = re.compile(
 )
 
 _CHANGE_LIST = re.compile(
-    r"[#*_ ]{0,9}(?:(?:a |the )?(?:brief |short )?summary of (?:the )?(?:changes|updates)|what (?:has )?changed|(?:key |the )?changes(?: made)?"
-    r"|explanation of (?:the )?changes|(?:zusammenfassung der )?(?:vorgenommene )?änderungen|变更说明|变更|修改说明)[*_:： ]{0,9}",
+    r"[#*_ ]{0,9}(?:(?:a |the )?(?:brief |short )?summary of (?:the )?(?:changes|updates)|what (?:has )?changed"
+    r"|(?:key |the )?changes(?: made)?|explanation of (?:the )?changes"
+    r"|(?:zusammenfassung der )?(?:vorgenommene )?änderungen|变更说明|变更|修改说明)[*_:： ]{0,9}",
     re.IGNORECASE,
 )
 """A line that heads a list of what the model did."""
@@ -293,7 +294,7 @@ def _strip_tail(lines: list[str], *, fenced: bool) -> list[str]:
 
 
 def _check_dropped(lines: list[str], *, after_blank: bool) -> None:
-    """Text after the last section may go. Bullets in it may be the profile's own, unless a heading says that they tell of changes."""
+    """Text after the last section may go; bullets in it may be real ones, unless a heading says that they tell of changes."""
     for line in lines:
         text = line.strip()
         if not text:

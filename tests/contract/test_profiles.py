@@ -203,10 +203,10 @@ async def test_frontmatter_is_kept_and_advanced(profiles: Profiles, store: Objec
     await write(profiles, base, "b", key="k1", cause="turns")
     after = (await profiles.read(SCOPE, ROOT)).document.frontmatter
     assert (after.user_id, after.turn_count, after.last_updated) == ("user_123", 8, NOW)
-    assert after.extra == {"favourite": ["tea", 3]}
+    assert after.extra == "favourite: [tea, 3]\n"
     await write(profiles, await profiles.read(SCOPE, ROOT), "c", key="k2", cause="edit")
     edited = (await profiles.read(SCOPE, ROOT)).document.frontmatter
-    assert (edited.turn_count, edited.extra) == (8, {"favourite": ["tea", 3]})
+    assert (edited.turn_count, edited.extra) == (8, "favourite: [tea, 3]\n")
 
 
 async def test_a_stale_base_conflicts_and_writes_nothing(profiles: Profiles) -> None:

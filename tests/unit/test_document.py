@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta, timezone
-from typing import Any
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import example, given
@@ -55,28 +55,67 @@ def test_the_callers_user_id_wins():
     assert parse_document(FILE, user_id="other").frontmatter.user_id == "other"
 
 
-def test_unknown_keys_are_kept_with_their_types():
-    text = FILE.replace("turn_count", "tags: [a, 'true', 1.5]\nowner: {name: x}\nday: 2026-01-02\nnote: null\n1: one\nturn_count")
-    document = parse_document(text, user_id="user_123")
-    assert document.frontmatter.turn_count == 12
-    assert document.frontmatter.extra == {
-        "tags": ["a", "true", 1.5],
-        "owner": {"name": "x"},
-        "day": date(2026, 1, 2),
-        "note": None,
-        "1": "one",
-    }
-    again = parse_document(render_document(document.frontmatter, document.profile), user_id="user_123")
-    assert again == parse_document(render_document(again.frontmatter, again.profile), user_id="user_123")
-    assert again.frontmatter == document.frontmatter
+UNKNOWN = """\
+# where it came from
+plz: 01067
+ver: 1.10   # not 1.1
+country: NO
+t: 12:30:45
+"1": one
+1: other
+tags: [a, 'true', 1.5]
+owner:
+  name: x
+
+  # inside
+  turn_count: 99
+list:
+- a
+- b
+note: |
+  two
+    lines
+null_: ~
+über-uns: ja
+"""
 
 
-def test_broken_yaml_keeps_its_keys_and_its_text():
-    text = FILE.replace("turn_count", "tags: [a, b\nnot yaml at all\nturn_count")
-    document = parse_document(text, user_id="u")
-    assert document.frontmatter == Frontmatter("u", 1, NOON, 12, {"tags": "[a, b"})
-    assert "not yaml at all" in render_body(document.profile)
-    assert document.profile.section("Identity") == ANNA.section("Identity")
+def test_unknown_lines_are_kept_word_for_word():
+    text = FILE.replace("turn_count", f"{UNKNOWN}turn_count")
+    for data in (text, text.replace("\n", "\r\n")):
+        document = parse_document(data, user_id="user_123")
+        assert document.frontmatter == Frontmatter("user_123", 1, NOON, 12, UNKNOWN)
+        again = render_document(document.frontmatter.advanced(now=NOON, rewrite=False), document.profile)
+        assert again == FILE.replace("---\n\n", f"{UNKNOWN}---\n\n")
+        assert parse_document(again, user_id="user_123").frontmatter == document.frontmatter
+
+
+@pytest.mark.parametrize(
+    "broken", ["tags: [a, b\n", "not yaml at all\n", "a: b: c\n", '"open\n', "\ttab: x\n", "- item\n", "k: v\nk: w\n", "{a: b\n"]
+)
+def test_broken_yaml_is_kept_word_for_word(broken: str):
+    document = parse_document(FILE.replace("turn_count", f"{broken}turn_count"), user_id="user_123")
+    assert document.frontmatter == Frontmatter("user_123", 1, NOON, 12, broken)
+    assert document.profile == ANNA
+    assert parse_document(render_document(document.frontmatter, ANNA), user_id="user_123") == replace(document)
+
+
+def test_the_schema_version_of_a_newer_program_stays():
+    front = parse_document(FILE.replace("schema_version: 1", "schema_version: 2"), user_id="u").frontmatter
+    assert front.advanced(now=NOON, rewrite=True).schema_version == 2
+
+
+def test_values_of_own_keys_on_the_next_line_quoted_or_with_a_comment():
+    text = (
+        "---\n'turn_count':\n  12\n\"schema_version\": '3' # new\nlast_updated: 2026-06-17T12:00:00Z # noon\nturn_count: 7\n---\n"
+    )
+    assert parse_document(text, user_id="u").frontmatter == Frontmatter("u", 3, NOON, 12)
+
+
+def test_a_block_of_text_between_two_rules_is_no_frontmatter():
+    document = parse_document(f"---\nHello there\nName: Anna\n---\n{render_body(ANNA)}", user_id="u")
+    assert document.frontmatter == Frontmatter("u")
+    assert "Hello there" in render_body(document.profile)
 
 
 def test_frontmatter_that_is_not_closed():
@@ -143,32 +182,37 @@ def test_wrong_bytes_lose_only_themselves():
 
 def test_advanced():
     later = datetime(2026, 6, 18, 2, 0, 0, 123, tzinfo=timezone(timedelta(hours=2)))
-    before = Frontmatter("u", 1, NOON, 12, {"k": 1})
-    assert before.advanced(now=later, rewrite=True) == Frontmatter("u", 1, datetime(2026, 6, 18, tzinfo=UTC), 13, {"k": 1})
+    before = Frontmatter("u", 2, NOON, 12, "k: 1\n")
+    assert before.advanced(now=later, rewrite=True) == Frontmatter("u", 2, datetime(2026, 6, 18, tzinfo=UTC), 13, "k: 1\n")
     assert before.advanced(now=later, rewrite=False).turn_count == 12
 
 
 TIMES = st.integers(0, 4_102_444_800).map(lambda seconds: datetime.fromtimestamp(seconds, UTC))
-YAML_VALUES: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | st.text(max_size=20) | st.dates(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
-)
+EXTRA_LINES = st.lists(
+    st.one_of(
+        st.from_regex(r"[a-z]{1,8}_x: [ -~]{0,20}", fullmatch=True),
+        st.sampled_from(
+            ["  indented: 1", "- item", "# comment", "", "text", "\ttab", "x: \u2028 \x85 y", "a: \r b", "....", "{", "? a"]
+        ),
+    ),
+    max_size=6,
+).map(lambda lines: "".join(f"{line}\n" for line in lines).strip("\n") + "\n" if any(lines) else "")
 
 
 @given(
     st.text(st.characters(codec=None), min_size=1, max_size=40),
     PROFILES,
-    st.dictionaries(st.from_regex(r"[a-z]{1,8}_x", fullmatch=True), YAML_VALUES, max_size=3),
+    EXTRA_LINES,
     st.none() | TIMES,
     st.integers(0, 10**9),
 )
-@example("u", EMPTY_PROFILE, {"a_x": ["\x85", "a\r\u2028b", "\ud800"]}, None, 0)
-def test_what_is_written_is_read(user_id: str, profile: Profile, extra: dict[str, Any], updated: datetime | None, turns: int):
+@example("a\nturn_count: 7", EMPTY_PROFILE, "  a: b\n", None, 0)
+@example("12\u2028", EMPTY_PROFILE, "a_x: \ud800\n", None, 0)
+def test_what_is_written_is_read(user_id: str, profile: Profile, extra: str, updated: datetime | None, turns: int):
     front = Frontmatter(user_id, 1, updated, turns, extra)
     text = render_document(front, profile)
     document = parse_document(text.encode("utf-8"), user_id=user_id)
-    assert document.frontmatter == front
+    assert document.frontmatter == replace(front, extra=extra.replace("\ud800", "\ufffd"))
     assert document.profile == profile
     assert document.body == render_body(profile)
     assert render_document(document.frontmatter, document.profile) == text

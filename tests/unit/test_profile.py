@@ -282,3 +282,25 @@ def test_hostile_texts_are_read_in_linear_time(body: str):
     """Quadratic work on these would run into the test's time-out."""
     profile = parse_body(body)
     assert parse_body(render_body(profile)) == profile
+
+
+@pytest.mark.parametrize(
+    "block",
+    ["title: My notes", "tags: [a, b]\nowner:\n  name: x\n# comment", "user_id: evil\nturn_count: 99", "aliases:\n\nplz: 01067"],
+)
+def test_frontmatter_above_a_body_is_no_part_of_it(block: str):
+    profile = Profile.of({"Identity": ["Anna"]})
+    for end in ("\n", "\r\n"):
+        text = f"---\n{block}\n---\n\n{render_body(profile)}".replace("\n", end)
+        assert parse_body(text) == profile
+    assert parse_body(f"---\n{block}\n---\nLikes tea") == Profile.of({"Work Context": ["Likes tea"]})
+
+
+@pytest.mark.parametrize("block", ["Hello there", "Likes: tea\nand cake", "# Identity\nname: Anna", "  a: b", "# only a comment"])
+def test_text_between_rules_is_kept(block: str):
+    words = [word for word in block.split() if word not in {"#", "Identity"}]
+    assert all(word in render_body(parse_body(f"---\n{block}\n---\n- Berlin\n")) for word in words)
+
+
+def test_the_body_of_a_stored_file_has_no_frontmatter_to_lose():
+    assert "tea" in render_body(parse_body("---\nlikes: tea\n---\n- Berlin\n", is_stored=True))
