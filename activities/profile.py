@@ -53,7 +53,7 @@ class ProfileActivities:
             earlier = await self._find(scope, root, write_key)
             if earlier is not None:
                 return WriteReply(status=WriteStatus.SAVED, version=earlier.version, etag=earlier.etag, elapsed_ms=_since(began))
-            current = await self._profiles.read(scope, root)
+            current = await self._profiles.read(scope, root, to_overwrite=True)
             if current.etag != upload.base_etag:
                 # Refused by an attempt whose reply was lost, as a document made from an older version.
                 return _as_it_is(WriteStatus.CONFLICT, current, began)
@@ -84,7 +84,7 @@ class ProfileActivities:
         root = await self._root(scope)
         if root is None:
             return WriteReply(status=WriteStatus.FAILED, reason="root_clash")
-        current = await self._profiles.read(scope, root)
+        current = await self._profiles.read(scope, root, to_overwrite=True)
         write_key = short_hash("edit", request.edit_id, request.candidate)
         if current.exists and current.write_key == write_key:
             return _saved(current, began)
@@ -112,8 +112,8 @@ class ProfileActivities:
         root = await self._root(scope)
         if root is None:
             return WriteReply(status=WriteStatus.FAILED, reason="root_clash")
-        current = await self._profiles.read(scope, root)
-        write_key = short_hash("rollback", request.edit_id)
+        current = await self._profiles.read(scope, root, to_overwrite=True)
+        write_key = short_hash("rollback", request.edit_id, str(request.to_version))
         if current.exists and await self._find(scope, root, write_key) is not None:
             return _saved(current, began)
         if request.expected_etag is not None and current.etag != request.expected_etag:
@@ -137,7 +137,7 @@ class ProfileActivities:
     async def _replace(
         self, scope: Scope, root: str, current: ProfileSnapshot, profile: Profile, write_key: str, cause: str, began: float
     ) -> WriteReply:
-        if current.exists and current.document.profile == profile:
+        if current.exists and current.as_stored and current.document.profile == profile:
             return _as_it_is(WriteStatus.UNCHANGED, current, began)
         document = self._profiles.compose(current, profile, scope=scope, rewrite=False, now=datetime.now(UTC))
         try:
@@ -156,7 +156,7 @@ class ProfileActivities:
         return WriteReply(status=WriteStatus.SAVED, version=written.version, etag=written.etag, elapsed_ms=_since(began))
 
     async def _conflict(self, scope: Scope, root: str, began: float) -> WriteReply:
-        return _as_it_is(WriteStatus.CONFLICT, await self._profiles.read(scope, root), began)
+        return _as_it_is(WriteStatus.CONFLICT, await self._profiles.read(scope, root, to_overwrite=True), began)
 
     async def _find(self, scope: Scope, root: str, write_key: str) -> VersionInfo | None:
         """This very write among the newest versions, should an earlier try of it have been applied."""

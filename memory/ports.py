@@ -166,11 +166,24 @@ class PreconditionFailed(Exception):
     """A conditional PUT was refused: the object is not (or no longer) what the caller read."""
 
 
+class ObjectTooLarge(Exception):
+    """The object has more bytes than the caller reads. ``info``: all that is known of it without its body."""
+
+    def __init__(self, info: ObjectInfo) -> None:
+        super().__init__(f"the object has {info.size} bytes")
+        self.info = info
+
+
 class ObjectStore(Protocol):
     """An S3 bucket store with versioning and conditional writes. Keys are built from encoded segments by the caller."""
 
-    async def get(self, bucket: str, key: str, version_id: str | None = None) -> StoredObject | None:
-        """None: no such bucket, key or version. ``info`` carries metadata, ETag and version id."""
+    async def get(
+        self, bucket: str, key: str, version_id: str | None = None, *, max_bytes: int | None = None
+    ) -> StoredObject | None:
+        """None: no such bucket, key or version. ``info`` carries metadata, ETag and version id.
+
+        Raises ObjectTooLarge, before the body is read, for an object of more than ``max_bytes``.
+        """
         ...
 
     async def head(self, bucket: str, key: str, version_id: str | None = None) -> ObjectInfo | None: ...

@@ -5,8 +5,8 @@ write is in the object's own metadata (version number, who wrote it and why, whi
 lost reply recognises its write. A candidate waits in a second, unversioned bucket of the company until it is committed: in the
 first one every candidate and its removal would stay for ever as versions.
 
-A file that another program put there, without our metadata, is read like any other; its version number follows from its place
-in the list of versions.
+A file that another program put there, without our metadata, is read like any other, except that secrets are redacted on the
+way: nobody did that when it was written. Its version number follows from its place in the list of versions.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from functools import lru_cache
 
 import structlog
 
-from memory.model.document import Document, Frontmatter, parse_document, render_document
-from memory.model.errors import InvalidInput, ProfileConflict
+from memory.model.document import Document, Frontmatter, decode_text, parse_document, render_document
+from memory.model.errors import InvalidInput, ProfileConflict, UnreadableProfile
 from memory.model.ids import body_hash, is_segment, short_hash
 from memory.model.profile import EMPTY_PROFILE, Profile
+from memory.model.redaction import redact
 from memory.model.scope import Scope
-from memory.ports import ObjectInfo, ObjectStore, PreconditionFailed
+from memory.ports import ObjectInfo, ObjectStore, ObjectTooLarge, PreconditionFailed, StoredObject
 
 PROFILE_FILE = "memory.md"
 MAX_DOCUMENT_BYTES = 2 * 1024 * 1024
@@ -42,6 +43,8 @@ _MARKS = {"hidden-from-chat": "true", "no-ingestion": "true"}
 _HEADS_AT_ONCE = 8
 _LOOK_BACK = 32
 _MAX_CACHED_BYTES = 64 * 1024
+_QUICK_BYTES = 8 * 1024
+"""Redacted on the spot, in a millisecond or two."""
 _MAX_TURNS_CHARS = 1100
 _PLAIN_TENANT = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _CANDIDATE = re.compile(r"[0-9a-f]{64}(?:-[0-9a-f]{16})?")
@@ -60,7 +63,9 @@ class ProfileSnapshot:
     """A profile as it was read. Without a file: ``exists`` is false, the profile is empty, the version 0.
 
     ``applied_turns``: what names the turns that it is known to hold. ``write_key`` and ``cause`` are None for a file that
-    another program wrote.
+    another program wrote (``foreign``); ``redacted``: there were secrets in it, which ``document`` does not have.
+    ``oversized``: bytes of a file that is too large to be read; then ``document`` is empty, and good for nothing but to be
+    written over.
     """
 
     exists: bool
@@ -72,6 +77,18 @@ class ProfileSnapshot:
     write_key: str | None = None
     cause: str | None = None
     modified_at: datetime | None = None
+    redacted: bool = False
+    oversized: int | None = None
+
+    @property
+    def foreign(self) -> bool:
+        """Whether another program wrote the file, or changed it in place."""
+        return self.exists and self.write_key is None
+
+    @property
+    def as_stored(self) -> bool:
+        """Whether ``document`` is what is in the store: only then can a write be left out because it would change nothing."""
+        return not self.redacted and self.oversized is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,16 +168,22 @@ class Profiles:
 
     # ------------------------------------------------------------------------------------------------------------- reading
 
-    async def read(self, scope: Scope, root: str, *, max_age_s: float = 0.0) -> ProfileSnapshot:
-        """The profile as it is now, by one request; creates nothing. InvalidInput for a file of more than 2 MiB.
+    async def read(self, scope: Scope, root: str, *, max_age_s: float = 0.0, to_overwrite: bool = False) -> ProfileSnapshot:
+        """The profile as it is now, by one request; creates nothing.
 
         Args:
             max_age_s: what this process read so short a time ago will do. Only for a writer, whom compare-and-swap protects.
+            to_overwrite: a file of more than 2 MiB is an empty document that says so (``oversized``), with its ETag and version.
+
+        Raises:
+            UnreadableProfile: the file has more than 2 MiB.
         """
         where = (scope, root)
         if max_age_s > 0 and (known := self._recent.get(where)) and time.monotonic() - known[0] <= max_age_s:
             return known[1]
         snapshot = await self._read_now(scope, root)
+        if snapshot.oversized is not None and not to_overwrite:
+            raise _unreadable(snapshot)
         if snapshot.document.body and len(snapshot.document.body) <= _MAX_CACHED_BYTES:
             self._recent[where] = (time.monotonic(), snapshot)
             self._recent.move_to_end(where)
@@ -171,17 +194,21 @@ class Profiles:
         return snapshot
 
     async def _read_now(self, scope: Scope, root: str) -> ProfileSnapshot:
-        stored = await self._store.get(self.bucket(scope.tenant), self.key(scope, root))
+        stored = await self._get(scope, root)
         if stored is None:
             return ProfileSnapshot(exists=False, document=_empty_document(scope))
-        _check_size(len(stored.data))
         noted = _Noted.read(stored.info)
-        version = noted.version
-        foreign = _is_foreign(noted, stored.data)
-        if version is None or foreign:
-            # Another program wrote it, perhaps with a copy of our metadata: count instead.
-            version = await self._number(scope, root, stored.info)
-        return _snapshot(scope, stored.data, stored.info, noted, version, foreign=foreign)
+        foreign = not noted.is_of(stored)
+        # Another program wrote it, perhaps with a copy of our metadata: count instead.
+        version = await self._number(scope, root, stored.info) if noted.version is None or foreign else noted.version
+        return await _snapshot(scope, stored, noted, version, foreign=foreign)
+
+    async def _get(self, scope: Scope, root: str, version_id: str | None = None) -> StoredObject | None:
+        """With an empty body where it is too large to be read."""
+        try:
+            return await self._store.get(self.bucket(scope.tenant), self.key(scope, root), version_id, max_bytes=MAX_DOCUMENT_BYTES)
+        except ObjectTooLarge as error:
+            return StoredObject(error.info, b"")
 
     async def history(self, scope: Scope, root: str, *, limit: int = 50) -> list[VersionInfo]:
         """The newest versions, newest first; ``limit`` is at most 1,000. Empty when there is no profile."""
@@ -206,11 +233,13 @@ class Profiles:
         ]
 
     async def read_version(self, scope: Scope, root: str, version: int) -> ProfileSnapshot | None:
-        """The profile as it was at that version, or None when there is no such version (any more)."""
+        """The profile as it was at that version, or None when there is no such version (any more). Raises as :meth:`read`."""
         if version < 1:
             return None
-        current = await self.read(scope, root)
+        current = await self.read(scope, root, to_overwrite=True)
         if current.exists and current.version == version:
+            if current.oversized is not None:
+                raise _unreadable(current)
             return current
         # Versions are numbered without gaps as a rule, so the wanted one is as far down the list as the numbers say.
         distance = current.version - version if current.exists else MAX_HISTORY
@@ -223,12 +252,14 @@ class Profiles:
         return None
 
     async def _read_one(self, scope: Scope, root: str, wanted: VersionInfo) -> ProfileSnapshot | None:
-        stored = await self._store.get(self.bucket(scope.tenant), self.key(scope, root), wanted.version_id)
+        stored = await self._get(scope, root, wanted.version_id)
         if stored is None:
             return None
         noted = _Noted.read(stored.info)
-        foreign = _is_foreign(noted, stored.data)
-        return _snapshot(scope, stored.data, stored.info, noted, wanted.version, foreign=foreign)
+        found = await _snapshot(scope, stored, noted, wanted.version, foreign=not noted.is_of(stored))
+        if found.oversized is not None:
+            raise _unreadable(found)
+        return found
 
     # ------------------------------------------------------------------------------------------------------------- writing
 
@@ -419,6 +450,10 @@ class _Noted:
             hash=noted.get(_HASH),
         )
 
+    def is_of(self, stored: StoredObject) -> bool:
+        """Whether this file was written with it: another program may have left our metadata on a file that it changed."""
+        return self.write_key is not None and self.hash == hashlib.sha256(stored.data).hexdigest()
+
 
 def _numbers(noted: Sequence[int | None], *, older: int) -> list[int]:
     """Version numbers of a history, newest first: the noted ones, and for files without one the number after that before."""
@@ -430,15 +465,22 @@ def _numbers(noted: Sequence[int | None], *, older: int) -> list[int]:
     return numbers[::-1]
 
 
-def _is_foreign(noted: _Noted, data: bytes) -> bool:
-    """Whether another program changed the file and left our metadata on it."""
-    return noted.hash is not None and noted.hash != hashlib.sha256(data).hexdigest()
-
-
-def _snapshot(scope: Scope, data: bytes, info: ObjectInfo, noted: _Noted, version: int, *, foreign: bool) -> ProfileSnapshot:
+async def _snapshot(scope: Scope, stored: StoredObject, noted: _Noted, version: int, *, foreign: bool) -> ProfileSnapshot:
+    info = stored.info
+    oversized = info.size if info.size > MAX_DOCUMENT_BYTES else None
+    redacted = False
+    if oversized is not None:
+        document = _empty_document(scope)
+    elif foreign:
+        # Up to megabytes: in a thread, so that other users go on.
+        in_place = len(stored.data) <= _QUICK_BYTES
+        found = _clean(stored.data, scope.user_id) if in_place else await asyncio.to_thread(_clean, stored.data, scope.user_id)
+        document, redacted = found
+    else:
+        document = _parse(stored.data, scope.user_id)
     return ProfileSnapshot(
         exists=True,
-        document=_parse(data, scope.user_id),
+        document=document,
         etag=info.etag,
         version=version,
         version_id=info.version_id,
@@ -446,6 +488,24 @@ def _snapshot(scope: Scope, data: bytes, info: ObjectInfo, noted: _Noted, versio
         write_key=None if foreign else noted.write_key,
         cause=None if foreign else noted.cause,
         modified_at=info.modified_at,
+        redacted=redacted,
+        oversized=oversized,
+    )
+
+
+@lru_cache(maxsize=4)
+def _clean(data: bytes, user_id: str) -> tuple[Document, bool]:
+    """A file of another program without its secrets, and whether it had any. A large one takes a second, and every turn asks."""
+    found = redact(decode_text(data))
+    return parse_document(found.text, user_id=user_id), found.found
+
+
+def _unreadable(snapshot: ProfileSnapshot) -> UnreadableProfile:
+    return UnreadableProfile(
+        f"version {snapshot.version} of the profile has {snapshot.oversized} bytes, more than the {MAX_DOCUMENT_BYTES} that are "
+        f"read (another program wrote it): bring an earlier version back, or save a shorter text over it",
+        etag=snapshot.etag,
+        version=snapshot.version,
     )
 
 

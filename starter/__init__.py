@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         InvalidSettings,
         MemoryUnavailable,
         RootClash,
+        UnreadableProfile,
     )
     from memory.model.scope import Scope
     from memory.model.steps import WriteStatus
@@ -56,13 +57,21 @@ __all__ = [
     "Scope",
     "Settings",
     "Turn",
+    "UnreadableProfile",
     "UserStatus",
     "WriteStatus",
     "load_settings",
 ]
 
 _HOMES = {
-    "memory.model.errors": ("AfterturnError", "InvalidInput", "InvalidSettings", "MemoryUnavailable", "RootClash"),
+    "memory.model.errors": (
+        "AfterturnError",
+        "InvalidInput",
+        "InvalidSettings",
+        "MemoryUnavailable",
+        "RootClash",
+        "UnreadableProfile",
+    ),
     "memory.model.scope": ("Scope",),
     "memory.model.steps": ("WriteStatus",),
     "memory.model.turn": ("Turn",),

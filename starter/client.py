@@ -217,6 +217,8 @@ class MemoryClient:
             MemoryUnavailable: a store is away.
             RootClash: the company has more than one active root.
             InvalidInput: the ids cannot be used.
+            UnreadableProfile: another program put a file of more than 2 MiB there. Its ``etag`` lets it be saved over; ``history``
+                and ``rollback`` work.
         """
         return await self._handles.get_profile(scope_of(who), space_id=space_id, version=version)
 
@@ -236,7 +238,7 @@ class MemoryClient:
             document: the new body, at most 1 MiB of UTF-8, read generously. Frontmatter in it is ignored. A blank one empties
                 the memory.
             expected_etag: ``etag`` of the :class:`ProfileView` that was edited; None: there was no profile.
-            edit_id: makes a repeated call the same save; a new id by default.
+            edit_id: makes a repeated call with the same text the same save; a new id by default.
 
         Returns:
             After a conflict nothing was overwritten and both versions are in the result.

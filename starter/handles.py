@@ -27,8 +27,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from memory.model.document import Document
 from memory.model.enablement import Enablement
-from memory.model.errors import AfterturnError, InvalidInput, MemoryUnavailable
-from memory.model.ids import new_id
+from memory.model.errors import AfterturnError, InvalidInput, MemoryUnavailable, UnreadableProfile
+from memory.model.ids import encode_segment, new_id, short_hash
 from memory.model.names import EDIT_UPDATE, POST_ANSWER_WORKFLOW, ROLLBACK_UPDATE, SEARCH_STAGE, STATUS_QUERY, TASK_QUEUE
 from memory.model.profile import EMPTY_PROFILE, render_body
 from memory.model.redaction import redact
@@ -126,23 +126,28 @@ class Handles:
     async def edit_profile(self, scope: Scope, document: str, *, expected_etag: str | None, edit_id: str | None) -> EditResult:
         text = await asyncio.to_thread(_editable, document)
         root = root_of(await self._directory.facts(scope, "default"))
-        edit_id = edit_id or new_id()
+        edit_id = _named(edit_id)
         candidate = await self._profiles.stage(scope, text, owner=edit_id)
         request = EditRequest(edit_id=edit_id, candidate=candidate, expected_etag=expected_etag)
-        reply = await self._update(scope, EDIT_UPDATE, request, request.edit_id, "save")
-        theirs = None
-        if reply.status is WriteStatus.CONFLICT:
+        # Part of the id is what is asked for: an id that is used again for another text must not get the answer of the first.
+        update_id = f"{edit_id}:{short_hash(candidate, expected_etag or '')}"
+        reply = await self._update(scope, EDIT_UPDATE, request, update_id, "save")
+        if reply.status is not WriteStatus.CONFLICT:
+            return EditResult(reply.status, reply.version, reply.etag, reply.reason)
+        theirs, reason = "", reply.reason
+        try:
             theirs = (await self._profiles.read(scope, root)).document.body
-        return EditResult(
-            reply.status, reply.version, reply.etag, reply.reason, yours=document if theirs is not None else None, theirs=theirs
-        )
+        except UnreadableProfile as error:
+            reason = error.message
+        return EditResult(reply.status, reply.version, reply.etag, reason, yours=document, theirs=theirs)
 
     async def rollback(self, scope: Scope, to_version: int, *, expected_etag: str | None, edit_id: str | None) -> EditResult:
         if to_version < 1:
             raise InvalidInput(f"versions count from 1; there is no version {to_version}")
         root_of(await self._directory.facts(scope, "default"))
-        request = RollbackRequest(edit_id=edit_id or new_id(), to_version=to_version, expected_etag=expected_etag)
-        reply = await self._update(scope, ROLLBACK_UPDATE, request, request.edit_id, "roll-back")
+        request = RollbackRequest(edit_id=_named(edit_id), to_version=to_version, expected_etag=expected_etag)
+        update_id = f"{request.edit_id}:{short_hash(str(to_version), expected_etag or '')}"
+        reply = await self._update(scope, ROLLBACK_UPDATE, request, update_id, "roll-back")
         return EditResult(reply.status, reply.version, reply.etag, reply.reason)
 
     async def _update(self, scope: Scope, name: str, request: Payload, update_id: str, what: str) -> WriteReply:
@@ -287,6 +292,11 @@ async def _unless_missing(work: Awaitable[T]) -> T | None:
         if error.status is RPCStatusCode.NOT_FOUND and "namespace" not in error.message.lower():
             return None
         raise
+
+
+def _named(edit_id: str | None) -> str:
+    """The caller's id in a form that Temporal takes, whatever is in it, or a new one. Raises InvalidInput."""
+    return new_id() if edit_id is None else encode_segment(edit_id, what="edit id")
 
 
 def _editable(document: str) -> str:

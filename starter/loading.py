@@ -14,7 +14,7 @@ from typing import TypeVar
 from memory.model.budget import cut_to_budget
 from memory.model.directory import DEFAULT_ROOT_FOLDER, MemoryFacts, SpaceSettings
 from memory.model.enablement import Enablement, ReasonCode, effective_enablement
-from memory.model.errors import AfterturnError, InvalidInput, RootClash
+from memory.model.errors import AfterturnError, InvalidInput, RootClash, UnreadableProfile
 from memory.model.profile import render_body
 from memory.model.redaction import warm_up as warm_up_redaction
 from memory.model.scope import Scope
@@ -150,6 +150,8 @@ class Loader:
                 loaded = _off(enablement)
         except Missed as error:
             loaded = LoadedMemory(reason=LoadReason.BUSY if error.busy else LoadReason.TIMEOUT, detail=error.message)
+        except UnreadableProfile as error:
+            loaded = LoadedMemory(reason=LoadReason.UNREADABLE, detail=error.message, version=error.version, etag=error.etag)
         except InvalidInput as error:
             loaded = LoadedMemory(reason=LoadReason.INVALID_ID, detail=error.message)
         except AfterturnError as error:

@@ -20,6 +20,8 @@ class LoadReason(StrEnum):
     NO_PROFILE = "no_profile"
     """Memory is on; nothing has been learned about this user yet."""
     INVALID_ID = "invalid_id"
+    UNREADABLE = "unreadable"
+    """Another program put a file there that is too large to be a profile; ``detail`` says the ways out."""
     TIMEOUT = "timeout"
     """No answer within the budget."""
     BUSY = "busy"

@@ -2,6 +2,7 @@
 
     AfterturnError
     ├── InvalidInput            what the caller gave cannot be used; says what to change
+    │   └── UnreadableProfile   the stored file is too large to be a profile; says the ways out
     ├── InvalidSettings         a setting is unknown or wrong; names it
     ├── NotPermitted            the caller may not do this
     ├── ProfileConflict         the profile changed since it was read
@@ -35,6 +36,15 @@ class AfterturnError(Exception):
 
 class InvalidInput(AfterturnError):
     """What the caller gave cannot be used; the message says what to change."""
+
+
+class UnreadableProfile(InvalidInput):
+    """The stored file is too large to be a profile. ``etag`` and ``version`` are those of the file: a save needs the ETag."""
+
+    def __init__(self, message: str, *, etag: str | None, version: int) -> None:
+        super().__init__(message)
+        self.etag = etag
+        self.version = version
 
 
 class InvalidSettings(AfterturnError):

@@ -29,6 +29,8 @@ from starter.cli.state import (
 )
 
 if TYPE_CHECKING:
+    from memory.model.scope import Scope
+    from starter.client import MemoryClient
     from starter.views import EditResult, ProfileView
 
 MAX_BODY_BYTES = 1024 * 1024
@@ -149,17 +151,17 @@ async def _edit(state: State, tenant: str, user: str, file: str | None, *, as_js
     scope = scope_of(tenant, user)
     given = None if file is None else _read_body(file)
     async with open_client(state.settings()) as client:
-        profile = await client.get_profile(scope)
+        etag, body = await _stored(client, scope, for_editor=given is None)
         scratch: Path | None = None
         if given is None:
-            scratch = _scratch_file(profile.body)
+            scratch = _scratch_file(body)
             given = await asyncio.to_thread(_edited, scratch)
-            if given == profile.body:
+            if given == body:
                 scratch.unlink()
                 stderr().print("nothing was changed")
                 return
         try:
-            result = await client.edit_profile(scope, given, expected_etag=profile.etag)
+            result = await client.edit_profile(scope, given, expected_etag=etag)
         except BaseException:
             _keep(scratch, given)
             raise
@@ -168,6 +170,19 @@ async def _edit(state: State, tenant: str, user: str, file: str | None, *, as_js
     elif scratch is not None:
         scratch.unlink()
     _report_write(result, as_json=as_json, done=f"saved as version {result.version}")
+
+
+async def _stored(client: MemoryClient, scope: Scope, *, for_editor: bool) -> tuple[str | None, str]:
+    """ETag and body. A file that is too large to be read can be saved over all the same."""
+    from memory.model.errors import UnreadableProfile
+
+    try:
+        profile = await client.get_profile(scope)
+    except UnreadableProfile as error:
+        if for_editor:
+            raise
+        return error.etag, ""
+    return profile.etag, profile.body
 
 
 def _read_body(file: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
@@ -174,3 +175,62 @@ async def test_what_turns_the_profile_holds_survives_saves_and_roll_backs(world:
     await save(world, "## Identity\n- Mine\n", etag)
     assert held
     assert (await world.profiles.read(world.scope, ROOT)).applied_turns == held
+
+
+async def put_foreign(world: World, text: str) -> None:
+    await world.profiles.prepare("acme")
+    await world.store.put(world.profiles.bucket("acme"), world.profiles.key(world.scope, ROOT), text.encode())
+
+
+async def roll_back(world: World, to: int, edit_id: str) -> WriteReply:
+    request = RollbackRequest(edit_id=edit_id, to_version=to)
+    return await ActivityEnvironment().run(world.profile.rollback_profile, RollbackInput(user=world.user, request=request))
+
+
+async def stored_bytes(world: World) -> bytes:
+    stored = await world.store.get(world.profiles.bucket("acme"), world.profiles.key(world.scope, ROOT))
+    assert stored is not None
+    return stored.data
+
+
+async def test_a_roll_back_to_a_file_of_another_program_brings_no_secret_back(world: World) -> None:
+    await put_foreign(world, "## Identity\n- Ada\n- Passwort: geheim-Krokodil7\n")
+    foreign = await world.profiles.read(world.scope, ROOT)
+    await save(world, "## Identity\n- Ada\n", foreign.etag)
+    done = await roll_back(world, 1, "r1")
+    assert (done.status, done.version) == (WriteStatus.SAVED, 3)
+    assert b"Krokodil" not in await stored_bytes(world)
+
+
+async def test_saving_what_was_shown_of_a_file_with_secrets_takes_them_out_of_the_store(world: World) -> None:
+    await put_foreign(world, "## Identity\n- Ada\n- Passwort: geheim-Krokodil7\n")
+    shown = await world.profiles.read(world.scope, ROOT)
+    saved = await save(world, shown.document.body, shown.etag)
+    assert (saved.status, saved.version) == (WriteStatus.SAVED, 2)
+    assert b"Krokodil" not in await stored_bytes(world)
+
+
+@pytest.mark.parametrize("way", ["edit", "empty edit", "roll-back", "stale edit"])
+async def test_out_of_a_file_that_is_too_large(world: World, way: str) -> None:
+    first = await save(world, "## Identity\n- Ada\n", None)
+    await put_foreign(world, "- x\n" * 600_000)
+    huge = await world.profiles.read(world.scope, ROOT, to_overwrite=True)
+    if way == "stale edit":
+        reply = await save(world, "## Identity\n- Ada L.\n", first.etag, "e2")
+        assert (reply.status, reply.version, reply.etag) == (WriteStatus.CONFLICT, 2, huge.etag)
+        return
+    if way == "roll-back":
+        reply = await roll_back(world, 1, "r1")
+    else:
+        reply = await save(world, "" if way == "empty edit" else "## Identity\n- Ada L.\n", huge.etag, "e2")
+    assert (reply.status, reply.version) == (WriteStatus.SAVED, 3)
+    assert ("Ada" in await body(world)) is (way != "empty edit")
+
+
+async def test_a_roll_back_id_that_is_used_again_for_another_version_is_another_roll_back(world: World) -> None:
+    one = await save(world, "## Identity\n- One\n", None, "e1")
+    two = await save(world, "## Identity\n- Two\n", one.etag, "e2")
+    await save(world, "## Identity\n- Three\n", two.etag, "e3")
+    for version, says in ((1, "One"), (2, "Two")):
+        assert (await roll_back(world, version, "same")).status is WriteStatus.SAVED
+        assert says in await body(world)

@@ -14,7 +14,7 @@ import pytest
 
 from memory.model.errors import InvalidInput, InvalidSettings, StoreUnavailable
 from memory.model.ids import encode_segment
-from memory.ports import ObjectStore, PreconditionFailed
+from memory.ports import ObjectStore, ObjectTooLarge, PreconditionFailed
 from memory.settings import Settings
 from memory.stores.objects.memory import MemoryObjectStore
 from memory.stores.objects.minio import MinioObjectStore
@@ -121,6 +121,18 @@ async def test_an_empty_and_a_big_body_come_back_whole(store: ObjectStore, bucke
         got = await store.get(bucket, "k")
         assert got is not None
         assert got.data == data
+
+
+async def test_a_body_that_is_more_than_the_caller_reads_is_not_read(store: ObjectStore, bucket: str) -> None:
+    written = await store.put(bucket, "k", b"x" * 300_000, metadata={"a": "b"})
+    with pytest.raises(ObjectTooLarge) as refused:
+        await store.get(bucket, "k", max_bytes=299_999)
+    info = refused.value.info
+    assert (info.size, info.etag, info.version_id, info.metadata["a"]) == (300_000, written.etag, written.version_id, "b")
+    for version_id in (None, written.version_id):
+        found = await store.get(bucket, "k", version_id, max_bytes=300_000)
+        assert found is not None
+        assert len(found.data) == 300_000
 
 
 async def test_a_condition_holds_for_a_big_body_too(store: ObjectStore, bucket: str) -> None:

@@ -6,11 +6,12 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from itertools import combinations
 
 import pytest
 
-from memory.model.errors import InvalidInput, ProfileConflict, StoreUnavailable
+from memory.model.errors import InvalidInput, ProfileConflict, StoreUnavailable, UnreadableProfile
 from memory.model.ids import encode_segment
 from memory.model.profile import EMPTY_PROFILE, SECTIONS, Bullet, Profile
 from memory.model.scope import Scope
@@ -184,10 +185,78 @@ async def test_bytes_that_are_not_utf8_are_read_with_replacement(profiles: Profi
     assert said(await profiles.read(SCOPE, ROOT)) == ["caf\ufffd"]
 
 
-async def test_a_file_that_is_far_too_large_is_refused(profiles: Profiles, store: ObjectStore) -> None:
-    await put_foreign(profiles, store, b"- x\n" * (MAX_DOCUMENT_BYTES // 4 + 1))
-    with pytest.raises(InvalidInput, match="bytes"):
+SECRETS = "- Ada\n- Passwort: geheim-Krokodil7\n- key sk-ant-api03-" + "A1b2C3d4" * 11 + "\n"
+
+
+@pytest.mark.parametrize("padding", [0, 3_000], ids=["short", "long"])
+async def test_secrets_of_another_tool_stay_behind(profiles: Profiles, store: ObjectStore, padding: int) -> None:
+    written = (await grow(profiles, 1))[0]
+    await put_foreign(
+        profiles, store, f"---\nnote: 'password: geheim-Krokodil7'\n---\n## Identity\n{SECRETS}{'- x' * padding}".encode()
+    )
+    snapshot = await profiles.read(SCOPE, ROOT)
+    assert (snapshot.foreign, snapshot.redacted, snapshot.as_stored, snapshot.version) == (True, True, False, 2)
+    assert said(snapshot)[0] == "Ada"
+    older = await write(profiles, snapshot, "Ada", key="k")
+    for document in (snapshot.document, (await profiles.read_version(SCOPE, ROOT, 2) or snapshot).document):
+        told = f"{document.body}{document.profile}{document.frontmatter.extra}"
+        assert "Krokodil" not in told
+        assert "sk-ant" not in told
+        assert "[redacted:" in document.body
+    assert [older.version, written.version] == [3, 1]
+
+
+async def test_a_file_of_ours_and_one_without_secrets_are_as_they_are_stored(profiles: Profiles, store: ObjectStore) -> None:
+    await grow(profiles, 1)
+    ours = await profiles.read(SCOPE, ROOT)
+    assert (ours.foreign, ours.redacted, ours.as_stored) == (False, False, True)
+    await put_foreign(profiles, store, b"## Identity\r\n- Ada\r\n")
+    theirs = await profiles.read(SCOPE, ROOT)
+    assert (theirs.foreign, theirs.redacted, theirs.as_stored) == (True, False, True)
+    assert theirs.document.body == "## Identity\r\n- Ada\r\n"
+    assert not (await profiles.read(SCOPE, "nothing")).foreign
+
+
+async def test_our_write_key_alone_does_not_pass_for_our_write(profiles: Profiles, store: ObjectStore) -> None:
+    await put_foreign(profiles, store, f"## Identity\n{SECRETS}".encode(), {"version": "7", "write-key": "w1", "cause": "turns"})
+    snapshot = await profiles.read(SCOPE, ROOT)
+    assert (snapshot.foreign, snapshot.write_key, snapshot.version) == (True, None, 7)
+    assert "Krokodil" not in snapshot.document.body
+
+
+@pytest.mark.parametrize("size", [MAX_DOCUMENT_BYTES + 1, 65 * 2**20], ids=["2 MiB", "65 MiB"])
+async def test_a_file_that_is_far_too_large_can_be_written_over_and_is_left_behind(
+    size: int, profiles: Profiles, store: ObjectStore
+) -> None:
+    await grow(profiles, 2)
+    if isinstance(store, MemoryObjectStore):
+        size = min(size, 64 * 2**20)
+    await put_huge(profiles, store, size)
+    with pytest.raises(UnreadableProfile, match=f"version 3 of the profile has {size} bytes") as refused:
         await profiles.read(SCOPE, ROOT)
+    with pytest.raises(UnreadableProfile, match="bring an earlier version back, or save a shorter text"):
+        await profiles.read_version(SCOPE, ROOT, 3)
+    assert [(info.version, info.size > MAX_DOCUMENT_BYTES) for info in await profiles.history(SCOPE, ROOT)][:2] == [
+        (3, True),
+        (2, False),
+    ]
+    assert said(await profiles.read_version(SCOPE, ROOT, 2)) == ["fact 2"]
+    base = await profiles.read(SCOPE, ROOT, to_overwrite=True)
+    assert (base.exists, base.oversized, base.as_stored, base.version) == (True, size, False, 3)
+    assert (base.etag, base.version) == (refused.value.etag, refused.value.version)
+    assert (await write(profiles, base, "short again", key="k")).version == 4
+    assert said(await profiles.read(SCOPE, ROOT)) == ["short again"]
+    with pytest.raises(UnreadableProfile):
+        await profiles.read_version(SCOPE, ROOT, 3)
+
+
+async def put_huge(profiles: Profiles, store: ObjectStore, size: int) -> None:
+    """Past the adapter, which sends no more than 64 MiB."""
+    bucket, key = profiles.bucket(SCOPE.tenant), profiles.key(SCOPE, ROOT)
+    if isinstance(store, MinioObjectStore):
+        await asyncio.to_thread(store._client.put_object, bucket, key, BytesIO(b"x" * size), size)
+    else:
+        await store.put(bucket, key, b"x" * size)
 
 
 # ---------------------------------------------------------------------------------------------------------------- writing

@@ -19,7 +19,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 
 from activities import build_activities
 from memory.model.directory import SpaceSettings
-from memory.model.errors import InvalidInput, MemoryUnavailable, RootClash
+from memory.model.errors import InvalidInput, MemoryUnavailable, RootClash, UnreadableProfile
 from memory.model.names import POST_ANSWER_WORKFLOW, SEARCH_ATTRIBUTES, SEARCH_STAGE, TASK_QUEUE
 from memory.model.profile import SECTIONS, parse_body
 from memory.model.scope import Scope
@@ -156,6 +156,44 @@ class TestEdit:
         results = [await client.edit_profile(who, "## Identity\n- Ann", expected_etag=None, edit_id="e1") for _ in range(2)]
         assert [(result.saved, result.version) for result in results] == [(True, 1)] * 2
         assert len(await client.history(who)) == 1
+
+    async def test_an_id_that_is_used_again_for_another_text_discards_nothing(
+        self, client: MemoryClient, workers: None, who: tuple[str, str]
+    ) -> None:
+        edit_id = "my edit/💥 \ud83d"
+        first = await client.edit_profile(who, "## Identity\n- Ann", expected_etag=None, edit_id=edit_id)
+        stale = await client.edit_profile(who, "## Identity\n- Ann, Rome", expected_etag=None, edit_id=edit_id)
+        assert (stale.status, stale.theirs) == (WriteStatus.CONFLICT, (await client.get_profile(who)).body)
+        other = await client.edit_profile(who, "## Identity\n- Ann, Rome", expected_etag=first.etag, edit_id=edit_id)
+        assert (other.status, other.version) == (WriteStatus.SAVED, 2)
+        assert "Rome" in (await client.get_profile(who)).body
+        for version, says in ((1, False), (2, True)):
+            assert (await client.rollback(who, version, edit_id=edit_id)).saved
+            assert ("Rome" in (await client.get_profile(who)).body) is says
+        with pytest.raises(InvalidInput, match="edit id is empty"):
+            await client.edit_profile(who, "- x", expected_etag=None, edit_id="")
+
+    async def test_the_ways_out_of_a_file_that_is_too_large(
+        self, client: MemoryClient, workers: None, who: tuple[str, str]
+    ) -> None:
+        await client.edit_profile(who, "## Identity\n- Ann", expected_etag=None)
+        profiles, scope = client._parts.profiles, Scope.of(*who)
+        place = profiles.bucket(scope.tenant), profiles.key(scope, "user-memory")
+        await profiles._store.put(*place, b"- x\n" * 600_000)
+        with pytest.raises(UnreadableProfile, match="2400000 bytes") as refused:
+            await client.get_profile(who)
+        assert "2400000 bytes" in (await client.status(who)).unavailable["profile"]
+        stale = await client.edit_profile(who, "- y", expected_etag="0" * 32)
+        assert (stale.status, stale.yours, stale.theirs) == (WriteStatus.CONFLICT, "- y", "")
+        assert "2400000 bytes" in (stale.reason or "")
+        assert (await client.after_answer(who, turn(1, "My name is Ann."))).started
+        assert await client.wait_until_idle(who)
+        [summary] = (await client.status(who)).recent
+        assert (summary.outcome, summary.reason) == (Outcome.KEPT, "consolidate_failed:UnreadableProfile")
+        assert (await client.rollback(who, 1)).version == 3
+        await profiles._store.put(*place, b"- x\n" * 600_000)
+        assert (await client.edit_profile(who, "## Identity\n- Ann L.", expected_etag=refused.value.etag)).version == 5
+        assert "Ann L." in (await client.load(who, allow_user_memory=True)).body
 
     async def test_deleting_all_text_empties_the_memory(self, client: MemoryClient, workers: None, who: tuple[str, str]) -> None:
         first = await client.edit_profile(who, "## Identity\n- Ann", expected_etag=None)

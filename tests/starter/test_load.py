@@ -11,10 +11,10 @@ import pytest
 
 from memory.model.directory import SpaceSettings
 from memory.model.enablement import ReasonCode
-from memory.model.errors import InvalidSettings
+from memory.model.errors import InvalidSettings, UnreadableProfile
 from memory.model.profile import TRUNCATION_MARK, Profile
 from memory.model.scope import Scope
-from memory.ports import Notice
+from memory.ports import Notice, ObjectInfo
 from memory.settings import load_settings
 from starter.client import MemoryClient
 from starter.views import LoadedMemory, LoadReason
@@ -58,6 +58,28 @@ async def test_without_a_profile_there_is_no_section_and_nothing_is_made(world: 
     await world.save(ANN, Profile())
     emptied = await world.client().load(ANN, allow_user_memory=True)
     assert (emptied.body, emptied.reason, emptied.version) == ("", LoadReason.NO_PROFILE, 1)
+
+
+async def put_foreign(world: World, data: bytes) -> ObjectInfo:
+    """What another program does that knows the bucket and nothing of this one."""
+    scope = Scope.of(*ANN)
+    await world.profiles.prepare(scope.tenant)
+    return await world.store.put(world.profiles.bucket(scope.tenant), world.profiles.key(scope, "user-memory"), data)
+
+
+@pytest.mark.parametrize("lines", [0, 2_000], ids=["short", "over the budget"])
+async def test_secrets_in_a_file_of_another_program_do_not_reach_the_prompt(world: World, lines: int) -> None:
+    key = "sk-ant-api03-" + "A1b2C3d4" * 11
+    filler = "".join(f"- fact {number} of Ann's work\n" for number in range(lines))
+    await put_foreign(world, f"## Identity\n- Ann\n- Passwort: geheim-Krokodil7\n- {key}\n## Work Context\n{filler}".encode())
+    client = world.client()
+    loaded = await client.load(ANN, allow_user_memory=True)
+    assert loaded.truncated is bool(lines)
+    assert "- Ann\n" in loaded.body
+    assert "[redacted:" in loaded.body
+    for shown in (loaded.body, (await client.get_profile(ANN)).body):
+        assert "Krokodil" not in shown
+        assert key not in shown
 
 
 class TestWhenMemoryIsOn:
@@ -190,6 +212,20 @@ class TestFaults:
         assert (await client.load(("acme", user), allow_user_memory=True)).reason is LoadReason.NO_PROFILE
         body = await world.save(("acme", user), Profile.of({"Identity": ["mine alone"]}))
         assert (await client.load(("acme", user), allow_user_memory=True)).body == body
+
+    async def test_a_file_that_is_too_large_is_a_reason_that_says_the_ways_out(self, world: World) -> None:
+        await world.save(ANN, PROFILE)
+        info = await put_foreign(world, b"- x\n" * 600_000)
+        client = world.client()
+        loaded = await client.load(ANN, allow_user_memory=True)
+        assert (loaded.body, loaded.active, loaded.reason) == ("", True, LoadReason.UNREADABLE)
+        assert (loaded.version, loaded.etag) == (2, info.etag)
+        assert "2400000 bytes" in (loaded.detail or "")
+        assert "save a shorter text" in (loaded.detail or "")
+        with pytest.raises(UnreadableProfile, match="bring an earlier version back"):
+            await client.get_profile(ANN)
+        assert [line.version for line in await client.history(ANN)] == [2, 1]
+        assert (await client.profile_at(ANN, 1)).body
 
     async def test_a_space_id_that_cannot_be_used_is_a_reason(self, world: World) -> None:
         loaded = await world.client().load(ANN, space_id="", allow_user_memory=True)

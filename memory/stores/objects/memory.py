@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from memory.model.errors import StoreUnavailable
-from memory.ports import ObjectInfo, PreconditionFailed, StoredObject
+from memory.ports import ObjectInfo, ObjectTooLarge, PreconditionFailed, StoredObject
 from memory.stores.objects.probe import probe
 from memory.stores.objects.rules import check_body, check_bucket_name, check_key, checked_metadata
 
@@ -110,13 +110,17 @@ class MemoryObjectStore:
 
     # ------------------------------------------------------------------------------------------------------------ objects
 
-    async def get(self, bucket: str, key: str, version_id: str | None = None) -> StoredObject | None:
+    async def get(
+        self, bucket: str, key: str, version_id: str | None = None, *, max_bytes: int | None = None
+    ) -> StoredObject | None:
         check_bucket_name(bucket)
         check_key(key)
         late = await self._enter("get")
         found = self._find(bucket, key, version_id)
         if late:
             raise late
+        if found is not None and max_bytes is not None and found.info.size > max_bytes:
+            raise ObjectTooLarge(found.info)
         return found
 
     async def head(self, bucket: str, key: str, version_id: str | None = None) -> ObjectInfo | None:

@@ -30,7 +30,7 @@ from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError, SSL
 from urllib3.exceptions import TimeoutError as HTTPTimeoutError
 
 from memory.model.errors import AfterturnError, InvalidInput, InvalidSettings, StoreUnavailable
-from memory.ports import ObjectInfo, PreconditionFailed, StoredObject
+from memory.ports import ObjectInfo, ObjectTooLarge, PreconditionFailed, StoredObject
 from memory.settings import Settings
 from memory.stores.objects.probe import probe
 from memory.stores.objects.rules import MAX_OBJECT_BYTES, check_body, check_bucket_name, check_key, checked_metadata
@@ -137,14 +137,19 @@ class MinioObjectStore:
 
     # ------------------------------------------------------------------------------------------------------------ objects
 
-    async def get(self, bucket: str, key: str, version_id: str | None = None) -> StoredObject | None:
+    async def get(
+        self, bucket: str, key: str, version_id: str | None = None, *, max_bytes: int | None = None
+    ) -> StoredObject | None:
         check_bucket_name(bucket)
         check_key(key)
-        return await self._run("read", lambda: self._get(bucket, key, version_id), absent=None, version_id=version_id)
+        return await self._run("read", lambda: self._get(bucket, key, version_id, max_bytes), absent=None, version_id=version_id)
 
-    def _get(self, bucket: str, key: str, version_id: str | None) -> StoredObject:
+    def _get(self, bucket: str, key: str, version_id: str | None, max_bytes: int | None) -> StoredObject:
         response = self._client.get_object(bucket, key, version_id=version_id)
         try:
+            expected = response.headers.get("content-length")
+            if max_bytes is not None and expected is not None and int(expected) > max_bytes:
+                raise ObjectTooLarge(_info(key, response.headers, int(expected)))
             # Reads what has arrived, so that a server that sends a byte now and then cannot hold the thread.
             deadline = time.monotonic() + self._timeout_s
             chunks: list[bytes] = []
@@ -156,9 +161,10 @@ class MinioObjectStore:
                     raise InvalidInput(f"the object is larger than the {MAX_OBJECT_BYTES} bytes that are read")
                 if time.monotonic() > deadline:
                     raise HTTPTimeoutError("the body came too slowly")
-            expected = response.headers.get("content-length")
             if expected is not None and int(expected) != size:
                 raise ProtocolError("the body is not complete")
+            if max_bytes is not None and size > max_bytes:
+                raise ObjectTooLarge(_info(key, response.headers, size))
             return StoredObject(_info(key, response.headers, size), b"".join(chunks))
         except BaseException:
             response.close()  # what is left unread must not meet the next request
