@@ -22,6 +22,7 @@ import structlog
 from temporalio.client import Client
 
 from activities import Collaborators, build_activities
+from memory.llm.factory import build_models
 from memory.model.errors import MemoryUnavailable
 from memory.settings import DEV_FILE, Settings, load_settings
 from memory.stores.migrations import migrate
@@ -36,6 +37,7 @@ _log = structlog.get_logger("afterturn.dev")
 
 MAX_RESTARTS = 3
 RESTART_WINDOW_S = 300.0
+STOP_GRACE_S = 10.0
 
 
 class LocalStack:
@@ -52,7 +54,7 @@ class LocalStack:
 
     Raises on entering:
         FolderInUse: another process runs on this folder; names it.
-        InvalidSettings, MemoryUnavailable: one line; everything that had been started is stopped.
+        InvalidSettings, InvalidInput, MemoryUnavailable: one line; everything that had been started is stopped.
     """
 
     settings: Settings
@@ -98,17 +100,19 @@ class LocalStack:
         self.dev_file.unlink(missing_ok=True)
         asked = load_settings(data_dir=self.data_dir, **self._asked())
 
-        # Before the servers: an address that cannot be used stops the start at once.
+        # Before the servers: what cannot be used stops the start at once.
+        await _check_model(asked)
         runtime = await asyncio.to_thread(metrics_runtime, asked)
 
         self._progress("starting the servers")
-        temporal = TemporalServer(self.data_dir, in_memory=self._throw_away)
+        # Nobody reads again what is thrown away, so its servers need not put anything in order at their end.
+        grace_s = 0.0 if self._throw_away else STOP_GRACE_S
+        temporal = TemporalServer(self.data_dir, in_memory=self._throw_away, stop_grace_s=grace_s)
         foreign_store = "object_store_endpoint" in asked.model_fields_set and not self._throw_away
-        own_store = None if foreign_store else S3Server(self.data_dir)
+        own_store = None if foreign_store else S3Server(self.data_dir, stop_grace_s=grace_s)
         self._engines = [engine for engine in (temporal, own_store) if engine is not None]
         # Registered before the start: a start that is cancelled half-way is stopped as well.
-        for engine in self._engines:
-            self._stack.push_async_callback(engine.stop)
+        self._stack.push_async_callback(self._stop_engines)
         self._progress("starting the servers and bringing the database to its schema")
         starts = [engine.start() for engine in self._engines]
         done = await asyncio.gather(*starts, asyncio.to_thread(migrate, asked.sqlalchemy_url), return_exceptions=True)
@@ -144,6 +148,13 @@ class LocalStack:
             },
         )
         self._stack.callback(self.dev_file.unlink, missing_ok=True)
+
+    async def _stop_engines(self) -> None:
+        """Both at once: each takes a second or two."""
+        stopped = await asyncio.gather(*(engine.stop() for engine in self._engines), return_exceptions=True)
+        for error in stopped:
+            if isinstance(error, BaseException):
+                raise error
 
     def _asked(self) -> dict[str, Any]:
         if not self._throw_away:
@@ -187,6 +198,14 @@ class LocalStack:
             _log.warning("engine_ended_restarting", engine=engine.name, exit_code=code, log=str(engine.log))
             restarts.append(clock())
             await engine.restart()
+
+
+async def _check_model(settings: Settings) -> None:
+    models = build_models(settings)
+    try:
+        models.model(settings.language_model)
+    finally:
+        await models.aclose()
 
 
 def workflow_url(web_ui: str, namespace: str, workflow_id: str, run_id: str | None = None) -> str:

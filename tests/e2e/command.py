@@ -101,8 +101,13 @@ def afterturn_many(commands: Sequence[Sequence[str]], *, data_dir: Path, within_
 
 
 @contextmanager
-def running(*args: str, data_dir: Path, env: Mapping[str, str] | None = None, until: str) -> Iterator[subprocess.Popen[str]]:
-    """A command that runs until it is told to stop; the block begins when it has printed a line that begins with ``until``."""
+def running(
+    *args: str, data_dir: Path, env: Mapping[str, str] | None = None, until: str, shown: list[str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs until it is told to stop; the block begins when it has printed a line that begins with ``until``.
+
+    ``shown``: takes the lines up to that one.
+    """
     data_dir.parent.mkdir(parents=True, exist_ok=True)
     log = data_dir.parent / "running.err"
     with log.open("wb") as errors:
@@ -118,7 +123,7 @@ def running(*args: str, data_dir: Path, env: Mapping[str, str] | None = None, un
         )
     assert process.stdout is not None
     try:
-        seen: list[str] = []
+        seen = [] if shown is None else shown
         for line in process.stdout:
             seen.append(line)
             if line.startswith(until):

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,39 +96,38 @@ def test_the_last_line_and_that_the_model_is_simulated(shipped: Done) -> None:
     ]
 
 
-def test_a_conversation_of_ones_own_with_hostile_text(tmp_path: Path) -> None:
-    done = afterturn("demo", "-", data_dir=tmp_path / "data", env=temporary(tmp_path), stdin=TALK)
-    assert done.code == 0, done
-    assert LAST_LINE.fullmatch(done.last_line)
-    assert done.last_line.startswith("demo: 3 turns, 1 updated, 2 noop, 0 kept, profile v1, ")
-    assert "+- Lives in Lisbon" in done.out
-    web_ui = next(line for line in done.out.splitlines() if line.startswith("Temporal Web UI: http://127.0.0.1:"))
-    assert web_ui.endswith("/history  (gone when this command ends; --keep stays up)")
-    assert "\x1b" not in done.out + done.err
-    assert "\x00" not in done.out
-    assert "[red]" in done.out, "text of the conversation is not markup"
-
-
 def test_a_failing_model_keeps_the_profile_and_the_demo_fails(tmp_path: Path) -> None:
     env = {**temporary(tmp_path), "AFTERTURN_SIMULATED_FAULTS": "rejected=1"}
     done = afterturn("demo", "-", data_dir=tmp_path / "data", env=env, stdin=TALK)
     assert done.code == 1, done
     assert done.last_line.startswith("demo: 3 turns, 0 updated, 1 noop, 2 kept, profile v0, ")
+    web_ui = next(line for line in done.out.splitlines() if line.startswith("Temporal Web UI: http://127.0.0.1:"))
+    assert web_ui.endswith("/history  (gone when this command ends; --keep stays up)")
     assert "Traceback" not in done.err
 
 
-async def test_keep_stays_up_and_ctrl_c_takes_all_of_it_down(tmp_path: Path) -> None:
+async def test_a_hostile_conversation_of_ones_own_is_shown_and_kept_until_ctrl_c(tmp_path: Path) -> None:
     talk = tmp_path / "talk.json"
     talk.write_bytes(TALK)
-    with running("demo", str(talk), "--keep", data_dir=tmp_path / "data", env=temporary(tmp_path), until="demo: ") as process:
+    shown: list[str] = []
+    options: dict[str, Any] = {"data_dir": tmp_path / "data", "env": temporary(tmp_path), "until": "demo: ", "shown": shown}
+    with running("demo", str(talk), "--keep", **options) as process:
+        said = "".join(shown)
+        assert LAST_LINE.fullmatch(shown[-1].rstrip("\n"))
+        assert shown[-1].startswith("demo: 3 turns, 1 updated, 2 noop, 0 kept, profile v1, ")
+        assert "+- Lives in Lisbon" in said
+        assert re.search(r"^Temporal Web UI: http://127.0.0.1:\S+/history$", said, re.MULTILINE)
+        assert not set(said) & {"\x1b", "\x00"}
+        assert "[red]" in said, "text of the conversation is not markup"
         folder = next((tmp_path / "tmp").glob("afterturn-demo-*"))
-        shown = afterturn("profile", "show", "--user", json.loads(TALK)["user"].replace("\0", "?"), data_dir=folder)
-        assert shown.code == 0, shown
+        found = afterturn("profile", "show", "--user", json.loads(TALK)["user"].replace("\0", "?"), data_dir=folder)
+        assert found.code == 0, found
         below = children(process.pid)
         assert len(below) >= 2
         assert stop(process, signal.SIGINT) == 0
         await until(lambda: not alive(below), what="the servers to end")
     assert not list((tmp_path / "tmp").iterdir())
+    assert "\x1b" not in (tmp_path / "running.err").read_text("utf-8")
 
 
 async def test_a_demo_that_is_terminated_leaves_nothing(tmp_path: Path) -> None:
