@@ -7,7 +7,7 @@ one event loop at once; blocking drivers run in threads inside the adapter. Erro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -330,9 +330,14 @@ class EventLog(Protocol):
         tenant: str | None = None,
         scope: Scope | None = None,
         turn_ids: Sequence[str] | None = None,
+        outcomes: Collection[Outcome] = (Outcome.KEPT,),
         limit: int = 1000,
     ) -> Sequence[TurnSummary]:
-        """Turns with outcome ``kept`` become pending again with the next attempt number. Returns them as they now are."""
+        """Turns with these outcomes become pending again with the next attempt number. Returns them as they now are.
+
+        ``kept`` and ``skipped`` can be reopened (InvalidInput for others), but no turn that was skipped because its user had
+        opted out: who opts in again later did not mean what was said before.
+        """
         ...
 
     async def summaries(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
@@ -29,7 +29,7 @@ from memory.llm.factory import build_models
 from memory.model.enablement import Enablement
 from memory.model.errors import AfterturnError, InvalidInput
 from memory.model.scope import Scope
-from memory.model.turn import Turn
+from memory.model.turn import Outcome, Turn
 from memory.ports import Directory, EventLog, ModelProvider
 from memory.profiles import Profiles
 from memory.prompts import memory_section
@@ -285,24 +285,27 @@ class MemoryClient:
         tenant: str | None = None,
         scope: Who | None = None,
         turn_ids: Sequence[str] | None = None,
+        outcomes: Collection[Outcome] = (Outcome.KEPT,),
         limit: int = 1000,
     ) -> RerunResult:
-        """Run turns again that were kept out by a failure.
+        """Run turns again that were kept out by a failure, or skipped because memory was off.
 
         Args:
             tenant: of this company only (encoded, as in a Scope).
             scope: of this user only.
             turn_ids: these only; needs ``scope``.
+            outcomes: ``kept``, ``skipped`` or both. A turn that was skipped because its user had opted out stays so, and one for
+                which memory is still off is skipped again.
             limit: at most this many turns.
 
         Raises:
             MemoryUnavailable: the event log is away. A workflow that cannot be told is started by the sweeper.
-            InvalidInput: turn ids without a user.
+            InvalidInput: turn ids without a user, or another outcome.
         """
         if turn_ids is not None and scope is None:
             raise InvalidInput("turn ids belong to a user: say which")
         user = None if scope is None else scope_of(scope)
-        return await self._handles.rerun(tenant=tenant, scope=user, turn_ids=turn_ids, limit=limit)
+        return await self._handles.rerun(tenant=tenant, scope=user, turn_ids=turn_ids, outcomes=outcomes, limit=limit)
 
     async def wait_until_idle(self, who: Who, *, timeout_s: float = 60.0) -> bool:
         """Whether all recorded turns were finished and the workflow had ended within the time. Raises MemoryUnavailable."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from temporalio.api.enums.v1 import IndexedValueType, TaskQueueType
@@ -13,8 +13,11 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
 from memory.llm.factory import build_models
+from memory.model.enablement import ReasonCode, is_flagged
 from memory.model.errors import AfterturnError, InvalidInput, InvalidSettings, MemoryUnavailable
 from memory.model.names import MODEL_TASK_QUEUE, SEARCH_ATTRIBUTES, SWEEP_SCHEDULE_ID, TASK_QUEUE
+from memory.model.turn import Outcome
+from memory.ports import TurnSummary
 from memory.profiles import Profiles
 from memory.settings import Settings, read_dev_file
 from memory.stores.objects.minio import MinioObjectStore
@@ -24,6 +27,8 @@ from starter.spool import Spool
 from starter.temporal import address_of, connect, temporal_errors
 
 CHECK_TIMEOUT_S = 20.0
+LAST_TURNS = 1_000
+FLAG = "FEATURE_FLAG_ENABLE_CONTEXT_MEMORY_UN_22033"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ async def examine(settings: Settings) -> tuple[Check, ...]:
         ("sweep schedule", doctor.sweep_schedule, "run `afterturn migrate --temporal`, or `afterturn dev`"),
     ]
     others: list[tuple[str, _Step, str]] = [
+        ("feature flag", doctor.feature_flag, "check AFTERTURN_DATABASE_URL"),
         ("database", doctor.database, "check AFTERTURN_DATABASE_URL"),
         ("object store", doctor.object_store, "check AFTERTURN_OBJECT_STORE_ENDPOINT and its keys, or run `afterturn dev`"),
         ("language model", doctor.language_model, "set AFTERTURN_LANGUAGE_MODEL and the provider's key"),
@@ -156,6 +162,30 @@ class _Doctor:
             raise _Wrong("paused: turns that were recorded but not started stay so", "temporal schedule toggle --unpause -s sweep")
         every = described.schedule.spec.intervals[0].every if described.schedule.spec.intervals else None
         return f"every {every.total_seconds():g} s" if every else "present"
+
+    async def feature_flag(self) -> str:
+        """Here, and by what the workers did with the last turns: each process has it from its own environment."""
+        flag = self._settings.feature_flag
+        if not flag:
+            raise _Wrong("off for every company in the settings of this process", f"set {FLAG} to true or to a list of companies")
+        here = "on for every company" if flag is True else f"on for {len(flag)} of the companies"
+        for turn in await self._last_turns():
+            skipped = turn.outcome is Outcome.SKIPPED and ReasonCode.FEATURE_FLAG_OFF in (turn.reason or "").split(",")
+            if skipped and is_flagged(flag, turn.scope.tenant):
+                raise _Wrong(
+                    f"{here} in this process, but a worker skipped turns of {turn.scope.tenant} for it",
+                    f"start workers with the same {FLAG}, then run `afterturn rerun --skipped --tenant …`",
+                )
+        return f"{here} in the settings of this process"
+
+    async def _last_turns(self) -> Sequence[TurnSummary]:
+        tables = build_tables(self._settings)
+        try:
+            return await tables.log.summaries(limit=LAST_TURNS)
+        except (MemoryUnavailable, InvalidSettings):
+            return ()  # the check of the database says what is wrong with it
+        finally:
+            await tables.aclose()
 
     async def database(self) -> str:
         kind = "PostgreSQL" if self._settings.sqlalchemy_url.startswith("postgresql") else "SQLite"

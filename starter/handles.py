@@ -7,7 +7,7 @@ they queue behind a write in progress and never undo a turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -35,6 +35,7 @@ from memory.model.redaction import redact
 from memory.model.scope import Scope
 from memory.model.steps import EditRequest, Payload, PostAnswerInput, RollbackRequest, RunStatus, UserRef, WriteReply, WriteStatus
 from memory.model.transcript import clean_text
+from memory.model.turn import Outcome
 from memory.ports import Directory, EventLog
 from memory.profiles import Profiles, ProfileSnapshot
 from memory.settings import Settings
@@ -269,8 +270,16 @@ class Handles:
 
     # --------------------------------------------------------------------------------------------------------------- rerun
 
-    async def rerun(self, *, tenant: str | None, scope: Scope | None, turn_ids: Sequence[str] | None, limit: int) -> RerunResult:
-        reopened = await self._event_log.reopen(tenant=tenant, scope=scope, turn_ids=turn_ids, limit=limit)
+    async def rerun(
+        self,
+        *,
+        tenant: str | None,
+        scope: Scope | None,
+        turn_ids: Sequence[str] | None,
+        outcomes: Collection[Outcome],
+        limit: int,
+    ) -> RerunResult:
+        reopened = await self._event_log.reopen(tenant=tenant, scope=scope, turn_ids=turn_ids, outcomes=outcomes, limit=limit)
         by_user: dict[Scope, list[str]] = {}
         for turn in reopened:
             by_user.setdefault(turn.scope, []).append(turn.turn_id)

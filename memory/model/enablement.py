@@ -65,8 +65,7 @@ def effective_enablement(
     def off(code: ReasonCode, message: str, remedy: str) -> None:
         reasons.append(Reason(code, message, remedy))
 
-    flagged = feature_flag if isinstance(feature_flag, bool) else tenant in _segments(feature_flag)
-    if not flagged:
+    if not is_flagged(feature_flag, tenant):
         off(
             ReasonCode.FEATURE_FLAG_OFF,
             "context memory is not switched on for this company",
@@ -104,6 +103,11 @@ def effective_enablement(
             "an administrator renames or removes all but one",
         )
     return Enablement(active=not reasons, reasons=tuple(reasons))
+
+
+def is_flagged(feature_flag: bool | frozenset[str], tenant: str) -> bool:
+    """Whether memory exists for the company, which is given in the encoded form."""
+    return feature_flag if isinstance(feature_flag, bool) else tenant in _segments(feature_flag)
 
 
 @lru_cache(maxsize=16)

@@ -195,6 +195,9 @@ def rerun(
     turn_ids: Annotated[list[str] | None, typer.Argument(help="Only these turns; default: all that were kept.")] = None,
     tenant: TenantOption = DEFAULT_TENANT,
     user: Annotated[str | None, typer.Option("--user", "-u", help="Only this user; default: all users of the company.")] = None,
+    skipped: Annotated[
+        bool, typer.Option("--skipped", help="Also turns that were skipped because memory was off, except by the user's own wish.")
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most this many turns.")] = 1000,
     as_json: JsonOption = False,
 ) -> None:
@@ -202,25 +205,29 @@ def rerun(
 
     Their outcome is "kept": the old profile stayed as it was.
     """
-    run(_rerun(state_of(ctx), tenant, user, turn_ids, limit, as_json=as_json))
+    run(_rerun(state_of(ctx), tenant, user, turn_ids, limit, skipped=skipped, as_json=as_json))
 
 
-async def _rerun(state: State, tenant: str, user: str | None, turn_ids: list[str] | None, limit: int, *, as_json: bool) -> None:
+async def _rerun(
+    state: State, tenant: str, user: str | None, turn_ids: list[str] | None, limit: int, *, skipped: bool, as_json: bool
+) -> None:
     from memory.model.errors import InvalidInput
     from memory.model.ids import encode_segment
+    from memory.model.turn import Outcome
 
     if turn_ids and user is None:
         raise InvalidInput("turn ids belong to a user: add --user")
+    outcomes = (Outcome.KEPT, Outcome.SKIPPED) if skipped else (Outcome.KEPT,)
     async with open_client(state.settings()) as client:
         if user is None:
-            result = await client.rerun(tenant=encode_segment(tenant, what="tenant id"), limit=limit)
+            result = await client.rerun(tenant=encode_segment(tenant, what="tenant id"), outcomes=outcomes, limit=limit)
         else:
-            result = await client.rerun(scope=scope_of(tenant, user), turn_ids=turn_ids or None, limit=limit)
+            result = await client.rerun(scope=scope_of(tenant, user), turn_ids=turn_ids or None, outcomes=outcomes, limit=limit)
     if as_json:
         emit_json(result)
         return
     if not result.reopened:
-        write("no turn was kept: nothing to run again\n")
+        write(f"no turn was kept{' or skipped' if skipped else ''}: nothing to run again\n")
         return
     _print_turns(result.reopened)
     waiting = f"; {result.waiting} wait for the sweeper" if result.waiting else ""

@@ -402,6 +402,25 @@ class TestReopening:
         assert [(s.scope.user, s.turn_id) for s in await finished.log.reopen(tenant="acme", limit=1)] == [("ann", "t1")]
         assert [(s.scope.user, s.turn_id) for s in await finished.log.reopen()] == [("bob", "t1")]
 
+    async def test_skipped_turns_come_back_where_they_are_asked_for(self, finished: Tables) -> None:
+        reopened = await finished.log.reopen(scope=ANN, outcomes=(Outcome.KEPT, Outcome.SKIPPED))
+        assert [(s.turn_id, s.attempt, s.state) for s in reopened] == [(f"t{n}", 1, "pending") for n in (1, 3, 4)]
+        assert [s.turn_id for s in await finished.log.reopen(scope=BOB, outcomes=[Outcome.SKIPPED])] == ["t4"]
+        assert [s.turn_id for s in await finished.log.reopen(scope=BOB)] == ["t1", "t3"]
+
+    async def test_what_its_user_had_switched_off_stays_skipped(self, tables: Tables) -> None:
+        reasons = ["feature_flag_off", None, "user_opted_out", "space_off,user_opted_out,root_clash", "user-opted-out"]
+        for n, reason in enumerate(reasons):
+            await tables.log.record_turn(ANN, a_turn(f"t{n}"), now=NOW)
+            await tables.log.finish(ANN, [a_result(f"t{n}", Outcome.SKIPPED, reason=reason)], now=NOW)
+        assert [s.turn_id for s in await tables.log.reopen(outcomes=[Outcome.SKIPPED])] == ["t0", "t1", "t4"]
+        assert await tables.log.reopen(scope=ANN, turn_ids=["t2", "t3"], outcomes=[Outcome.SKIPPED]) == []
+
+    @pytest.mark.parametrize("outcomes", [[], [Outcome.UPDATED], [Outcome.KEPT, Outcome.NOOP]])
+    async def test_a_turn_that_was_handled_is_not_run_again(self, finished: Tables, outcomes: list[Outcome]) -> None:
+        with pytest.raises(InvalidInput, match="kept or skipped can be run again"):
+            await finished.log.reopen(outcomes=outcomes)
+
     async def test_two_operators_at_once_reopen_a_turn_once(self, finished: Tables) -> None:
         reopened = await asyncio.gather(*(finished.log.reopen() for _ in range(6)))
         assert sum(len(some) for some in reopened) == 4

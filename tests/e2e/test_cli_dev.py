@@ -103,6 +103,7 @@ def test_doctor_finds_all_well(dev: Dev) -> None:
         "search attributes",
         "task queues",
         "sweep schedule",
+        "feature flag",
         "database",
         "object store",
         "language model",

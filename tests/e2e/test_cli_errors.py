@@ -155,10 +155,12 @@ def test_doctor_says_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:
     lines = {line[4:].split(":")[0]: line for line in done.out.splitlines()}
     assert lines["settings"].startswith("ok ")
     assert lines["language model"].startswith("ok ")
-    for name in ("temporal", "task queues", "search attributes", "sweep schedule", "database", "object store"):
+    for name in ("temporal", "task queues", "search attributes", "sweep schedule", "feature flag", "database", "object store"):
         assert lines[name].startswith("BAD "), name
         assert lines[name].count("→") == 1, name
     assert lines["database"].count("afterturn migrate") == 1
+    assert "off for every company" in lines["feature flag"]
+    assert "set FEATURE_FLAG_ENABLE_CONTEXT_MEMORY_UN_22033" in lines["feature flag"]
     assert lines["temporal"].count("set TEMPORAL_ADDRESS") == 1
     assert not (tmp_path / "data").exists()
 

@@ -28,6 +28,7 @@ from memory.model.turn import Outcome, Turn
 from memory.settings import Settings
 from memory.stores.migrations import migrate
 from starter import LoadReason, MemoryClient, ReceiptStatus
+from starter.doctor import Check, examine
 from starter.engines import TemporalServer
 from starter.signals import TurnSignaller
 from starter.temporal import connect, connect_options, ensure_search_attributes
@@ -315,6 +316,37 @@ async def test_kept_turns_run_again(client: MemoryClient, workers: None, setting
     assert (await client.rerun(scope=who)).reopened == ()
     with pytest.raises(InvalidInput):
         await client.rerun(turn_ids=["t1"])
+
+
+async def test_turns_that_a_worker_without_the_feature_flag_skipped_run_again(
+    client: MemoryClient, settings: Settings, who: tuple[str, str]
+) -> None:
+    async def flag_here(settings: Settings) -> Check:
+        return next(check for check in await examine(settings) if check.name == "feature flag")
+
+    temporal = await connect(settings)
+    unlike = settings.model_copy(update={"feature_flag": False})
+    async with running_workers(unlike, temporal):
+        assert (await client.after_answer(who, turn(1, "My name is Ann and I work at Globex."))).started
+        assert await client.wait_until_idle(who)
+    (skipped,) = (await client.status(who)).recent
+    assert (skipped.outcome, skipped.reason) == (Outcome.SKIPPED, "feature_flag_off")
+    found = await flag_here(settings)
+    assert (found.ok, f"a worker skipped turns of {Scope.of(*who).tenant}" in found.detail) == (False, True)
+    assert "afterturn rerun --skipped" in (found.advice or "")
+    assert "off for every company" in (await flag_here(unlike)).detail
+    others_only = settings.model_copy(update={"feature_flag": frozenset({"globex"})})
+    assert (await flag_here(others_only)).ok
+
+    async with running_workers(settings, temporal):
+        assert (await client.rerun(scope=who)).reopened == ()
+        command = ("rerun", "--skipped", "--tenant", who[0], "--user", who[1], "--json")
+        env = {**as_environment(settings), **server_of(temporal)}
+        done = await asyncio.to_thread(afterturn, *command, data_dir=settings.data_dir, env=env)
+        assert [one["turn_id"] for one in done.json["reopened"]] == ["t1"], done
+        assert await client.wait_until_idle(who)
+    assert "Globex" in (await client.load(who, allow_user_memory=True)).body
+    assert (await flag_here(settings)).ok
 
 
 async def test_waiting_for_a_user_has_an_end(client: MemoryClient, who: tuple[str, str]) -> None:

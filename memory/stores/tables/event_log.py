@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select, and_, func, literal_column, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal_column, or_, select, tuple_, update
 from sqlalchemy.engine import RowMapping
 
 from memory.model.directory import MemoryFacts
@@ -21,7 +21,17 @@ from memory.stores.tables.columns import to_utc
 from memory.stores.tables.directory import read_facts
 from memory.stores.tables.engine import Database
 from memory.stores.tables.rows import TURNS
-from memory.stores.tables.statements import BY_KEY, FIND_TURN, FINISH, INSERT_EVENTS, IS_KEPT, IS_PENDING, PENDING, writes
+from memory.stores.tables.statements import (
+    BY_KEY,
+    FIND_TURN,
+    FINISH,
+    INSERT_EVENTS,
+    IS_KEPT,
+    IS_PENDING,
+    IS_SKIPPED,
+    PENDING,
+    writes,
+)
 
 _Select = TypeVar("_Select", bound=Select[*tuple[Any, ...]])
 
@@ -126,17 +136,19 @@ class SqlEventLog(EventLog):
         tenant: str | None = None,
         scope: Scope | None = None,
         turn_ids: Sequence[str] | None = None,
+        outcomes: Collection[Outcome] = (Outcome.KEPT,),
         limit: int = 1000,
     ) -> Sequence[TurnSummary]:
         key = (TURNS.c.tenant, TURNS.c.user_id, TURNS.c.ordinal)
-        kept = _filtered(select(*key), tenant, scope).where(IS_KEPT)
+        ended = _reopenable(outcomes)
+        wanted = _filtered(select(*key), tenant, scope).where(ended)
         if turn_ids is not None:
-            kept = kept.where(TURNS.c.turn_key.in_(_keys(turn_ids)))
-        kept = kept.order_by(*key).limit(_checked(limit))
+            wanted = wanted.where(TURNS.c.turn_key.in_(_keys(turn_ids)))
+        wanted = wanted.order_by(*key).limit(_checked(limit))
         # The outcome is asked for again outside: of two operators at once, the second finds nothing left to reopen.
         statement = (
             update(TURNS)
-            .where(tuple_(*key).in_(kept), IS_KEPT)
+            .where(tuple_(*key).in_(wanted), ended)
             .values(
                 state="pending",
                 attempt=TURNS.c.attempt + 1,
@@ -306,6 +318,12 @@ def _filtered(statement: _Select, tenant: str | None, scope: Scope | None) -> _S
     if scope is not None:
         statement = statement.where(TURNS.c.tenant == scope.tenant, TURNS.c.user_id == scope.user)
     return statement
+
+
+def _reopenable(outcomes: Collection[Outcome]) -> ColumnElement[bool]:
+    if not outcomes or set(outcomes) - {Outcome.KEPT, Outcome.SKIPPED}:
+        raise InvalidInput(f"turns with the outcome kept or skipped can be run again, not: {', '.join(sorted(outcomes)) or 'none'}")
+    return or_(*(IS_KEPT if outcome is Outcome.KEPT else IS_SKIPPED for outcome in sorted(set(outcomes))))
 
 
 def _give_back(connection: Connection) -> None:

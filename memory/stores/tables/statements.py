@@ -5,14 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Executable, Select, and_, bindparam, insert, literal, literal_column, select, true, update
+from sqlalchemy import Executable, Select, and_, bindparam, func, insert, literal, literal_column, select, true, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from memory.model.enablement import ReasonCode
 from memory.stores.tables.rows import EVENTS, PREFERENCES, ROOTS, SPACES, TURNS, USER_COUNTERS
 
 # A literal, not a parameter: only then can the planner use the partial indexes.
 IS_PENDING = TURNS.c.state == literal_column("'pending'")
 IS_KEPT = TURNS.c.outcome == literal_column("'kept'")
+IS_SKIPPED = and_(
+    TURNS.c.outcome == literal_column("'skipped'"),
+    func.coalesce(TURNS.c.reason, "").not_like(f"%{ReasonCode.USER_OPTED_OUT.value.replace('_', '!_')}%", escape="!"),
+)
+"""But not by the user's own wish."""
 
 _USER = EVENTS.alias("user_event")
 _ASSISTANT = EVENTS.alias("assistant_event")
