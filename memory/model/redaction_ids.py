@@ -31,7 +31,7 @@ _TOLD = (
         _told(rf"{_ALONE}ssn|social security(?: number| no\.?)?", r"\d{3}[- ]?\d{2}[- ]?\d{4}"),
         "stdnum.us.ssn",
     ),
-    _IdRule(("ssn", "social security"), _told(rf"{_ALONE}ssn|social security(?: number| no\.?)?", r"\d{3}-\d{2}-\d{4}")),
+    _IdRule(("ssn", "social security"), _told(rf"{_ALONE}ssn|social security(?: number| no\.?)?", r"\d{3}([- ])\d{2}\2\d{4}")),
     _IdRule(
         ("steuer", "idnr", "identifikationsnummer", "tax id", "tax-id"),
         _told(

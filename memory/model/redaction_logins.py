@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from itertools import islice, pairwise
 
 from memory.model.redaction_values import (
+    ANY_DIGIT,
     ASSIGN,
     IS,
+    NUMBER_PART,
+    OPERATOR,
     SENTENCE_END,
     SPACE,
     assigned_value,
@@ -63,9 +66,12 @@ def find_short_password(text: str, position: int) -> _Span | None:
         return None
     if assigned := ASSIGN.match(text, word.end()):
         found = assigned_value(text, assigned)
-        if found is None or (word["unsure"] and not _has_digit_or_mark_and_letter(text[found[0] : found[1]])):
+        if found is None or any(c in "[(" for c in text[found[0] : found[1]]):
             return None
-        return _password(found if found[1] - found[0] >= 4 else None)
+        if word["unsure"] and not _has_digit_or_mark_and_letter(text[found[0] : found[1]]):
+            return None
+        quoted = text[found[1] : found[1] + 1] in {"'", '"', "`"}
+        return _password(found if quoted or found[1] - found[0] >= 4 else None)
     linked = None if word["unsure"] else IS.match(text, word.end()) or SPACE.match(text, word.end())
     found = linked and value_after(text, linked.end())
     return _password(found) if found and is_chosen(text[found[0] : found[1]]) else None
@@ -75,18 +81,22 @@ def _password(found: tuple[int, int] | tuple[int, int, bool] | None) -> _Span | 
     return (found[0], found[1], "password") if found else None
 
 
+_LETTER_AND_MORE = re.compile(r"(?=.*[^\W\d_])(?=.*[\d!#$%^&*?+~§]).{6,}")
+_NAME_IN_CODE = re.compile(r"\w*(?:[./:_-]\w*)+")
+
+
 def _has_digit_or_mark_and_letter(value: str) -> bool:
-    return len(value) >= 6 and re.search(r"[^\W\d_]", value) is not None and re.search(r"[\d!#$%^&*?+~§]", value) is not None
+    return _LETTER_AND_MORE.fullmatch(value) is not None and _NAME_IN_CODE.fullmatch(value) is None
 
 
-_ELEMENT = re.compile(r">[ \t]{0,3}([^\s<>]{2,200})[ \t]{0,3}</")
+_ELEMENT = re.compile(r">[ \t]{0,3}([^\s<>][^<>\n]{1,200})</")
 
 
 def _element(text: str, start: int, end: int) -> _Span | None:
     """``<password>hunter2</password>``."""
     match = _ELEMENT.match(text, end) if "<" in text[max(0, start - 30) : start] else None
     found = match and value_after(text, match.start(1))
-    return _password((found[0], match.end(1))) if match and found else None
+    return _password((found[0], match.start(1) + len(match[1].rstrip()))) if match and found else None
 
 
 def _linked(text: str, position: int) -> _Span | None:
@@ -94,7 +104,8 @@ def _linked(text: str, position: int) -> _Span | None:
     linked = IS.match(text, position)
     if linked is None:
         return None
-    told = linked["verb"] is None or linked["verb"].lower().startswith(("laut", "="))
+    weak = linked["short"] or linked["colon"] or linked["pause"]
+    told = linked["verb"].lower().startswith(("laut", "=")) if linked["verb"] else not weak
     found = value_after(text, linked.end())
     if told and linked["verb"] and (found is None or not (found[2] or is_mixed(text[found[0] : found[1]]))):
         # several words, perhaps
@@ -104,7 +115,9 @@ def _linked(text: str, position: int) -> _Span | None:
     if found is None:
         return None
     start, end, quoted = found
-    sure = told or (not linked["pause"] and _few(linked["aside"]) and SENTENCE_END.match(text, end) is not None)
+    if not quoted and (number := NUMBER_PART.match(text, end)) and not ANY_DIGIT.search(text, start, end):
+        return start, number.end(1), "password"
+    sure = told or (not weak and _few(linked["aside"]) and SENTENCE_END.match(text, end) is not None)
     return _password(found) if quoted or sure or is_mixed(text[start:end]) else None
 
 
@@ -113,12 +126,12 @@ def _few(aside: str | None) -> bool:
 
 
 _TO = re.compile(r"[ \t](?:to|auf|in|zu|as|with|durch)[ \t]+", _I)
-_CHANGE = re.compile(
+CHANGE = re.compile(
     r"(?<!\w)(?:chang|set(?!\w)|setting|reset|updat|switch|renew|rotat|replac|geänder|änder|(?:um|zurück|neu)?ge(?:setz|stell)|setz|"
     r"gewechsel|wechs|festgeleg|vergeben|aktualisier|ersetz|abgeänder|umgestell|zurückgesetz)",
     _I,
 )
-_CHANGED_AFTER = re.compile(
+CHANGED_AFTER = re.compile(
     r"[!.]?[ \t]+(?:um|ab|neu|zurück)?(?:ge)?(?:änder|setz|stell|wechsel|legt|leg|aktualisier)(?:t|n|en)?(?!\w)", _I
 )
 
@@ -133,9 +146,10 @@ def _changed(text: str, start: int, end: int) -> _Span | None:
         found = value_after(text, link.end())
         if found is None:
             continue
-        closed = _CHANGED_AFTER.match(text, found[1])
-        likely = found[2] or is_mixed(text[found[0] : found[1]])
-        if closed or (likely and (_CHANGE.search(text, max(0, start - 60), start) or _CHANGE.search(text, end, link.start() + 1))):
+        closed = CHANGED_AFTER.match(text, found[1])
+        value = text[found[0] : found[1]]
+        likely = found[2] or (is_mixed(value) and not (value.isdigit() and "in" in link[0].lower()))
+        if closed or (likely and (CHANGE.search(text, max(0, start - 60), start) or CHANGE.search(text, end, link.start() + 1))):
             return _password(found)
     return None
 
@@ -171,7 +185,10 @@ def _chosen_word_before(text: str, end: int) -> tuple[int, int] | None:
     value = words[-1].rpartition("\n")[2]
     begin = end - len(value) + len(value) - len(value.lstrip(_QUOTES))
     value = value.strip(_QUOTES)
-    return (begin, begin + len(value)) if len(value) <= 60 and is_chosen(value) else None
+    made = is_chosen(value) or (
+        _LETTER_AND_MORE.fullmatch(value.rstrip("?")) is not None and _NAME_IN_CODE.fullmatch(value) is None
+    )
+    return (begin, begin + len(value)) if len(value) <= 60 and made else None
 
 
 # ------------------------------------------------------------------------------------------------------------------- Chinese
@@ -252,7 +269,7 @@ def _is_row_of_words(value: str) -> bool:
 _ACCOUNT = re.compile(
     rf"(?<!{_LETTER})(?:{ACCOUNT_WORDS})"
     r"(?:[ \t]+(?:for|für|fürs|zum|zur|vom|von|bei|beim|to|on|at|of)(?:[ \t]+[^\s:=/]{1,30}){1,4}?)?"
-    r"(?:[ \t]{0,3}(?P<sign>[:=]|(?<=[ \t])(?:is|are|ist|sind|lauten|lautet)(?=[ \t:]):?)\s{0,3}|[ \t]+)"
+    r"(?:[ \t]{0,3}(?P<sign>:|(?<=[ \t])(?:is|are|ist|sind|lauten|lautet)(?=[ \t:]):?)\s{0,3}|[ \t]+)"
     r"(?P<user>[A-Za-zÀ-ÿ][\w.@+-]{1,60})"
     r"(?P<between>[ \t]*(?:[/|,;:+]|und|and|mit|with)[ \t\n]*|[ \t]+|\n[ \t]*)",
     _I,
@@ -265,36 +282,45 @@ def find_account(text: str, position: int) -> _Span | None:
     if match is None or not (match["sign"] or match["between"].strip()):
         return None
     found = value_after(text, match.end())
-    return _password(found) if found and is_chosen(text[found[0] : found[1]]) else None
+    if found is None or not is_chosen(text[found[0] : found[1]]) or OPERATOR.match(text, found[1]):
+        return None
+    return _password(found)
 
 
 _USER_OPTION = re.compile(r"(?:-u|--user|--proxy-user|-U|-a|--auth)[ =]{0,3}[\"']?[^\s:\"'/]{0,60}:([^\s\"']{2,200})")
-_PASSWORD_OPTION = re.compile(r"-(?:p|a)(?P<space>[ \t]{0,2})[\"']?([^\s\"'-][^\s\"']{2,200})")
+_PASSWORD_OPTION = re.compile(r"-[pa](?P<space>[ \t]{0,2})[\"']?([^\s\"'-][^\s\"']{2,200})")
+_USER_TOOLS = ("curl", "wget", "http")
+_PASSWORD_TOOLS = ("mysql", "mariadb")
+"""After a space their ``-p`` is followed by something else."""
+_SPACED_PASSWORD_TOOLS = ("sshpass", "docker login", "podman login", "mongo", "redis-cli", "az login")
 
 
 def find_option(text: str, position: int) -> _Span | None:
-    """``curl -u anna:S3cret99``, ``mysql -pS3cret99``, ``sshpass -p S3cret99``: a short option of a program known to take one."""
-    if not text[max(0, position - 1) : position].isspace():
+    """``curl -u anna:S3cret99``, ``mysql -pS3cret99``, ``sshpass -p S3cret99``: an option of a program known to take one."""
+    if position == 0 or not text[position - 1].isspace():
         return None
-    before = text[max(0, text.rfind("\n", max(0, position - 200), position)) if position else 0 : position][-200:].lower()
-    match = None
-    if any(tool in before for tool in ("curl", "wget", "http")):
-        match = _USER_OPTION.match(text, position)
-        if match and not value_after(text, match.start(1)):
-            match = None
-        return _password(match.span(1)) if match else None
-    spaced = any(tool in before for tool in ("sshpass", "docker login", "podman login", "mongo", "redis-cli", "az login"))
-    if spaced or any(tool in before for tool in ("mysql", "mariadb")):
-        match = _PASSWORD_OPTION.match(text, position)
-    if not match or (match["space"] and not spaced) or not value_after(text, match.start(2)):
+    match, tools = _USER_OPTION.match(text, position), _USER_TOOLS
+    value = 1
+    if match is None:
+        match, value = _PASSWORD_OPTION.match(text, position), 2
+        tools = _SPACED_PASSWORD_TOOLS if match and match["space"] else _PASSWORD_TOOLS + _SPACED_PASSWORD_TOOLS
+    if match is None or not _is_on_line(text, tools, position) or not value_after(text, match.start(value)):
         return None
-    return _password(match.span(2))
+    return _password(match.span(value))
+
+
+def _is_on_line(text: str, tools: tuple[str, ...], position: int) -> bool:
+    begin = max(0, position - 200)
+    begin = max(begin, text.rfind("\n", begin, position))
+    return any(text.find(tool, begin, position) >= 0 for tool in tools)
 
 
 # -------------------------------------------------------------------------------------------------------------------- tables
 
 _RULER = re.compile(r"\n[ \t]{0,8}\|?[ \t]*:?-{2,200}:?[ \t]*(?:\|[ \t]*:?-{1,200}:?[ \t]*){0,40}\|?[ \t]*(?:\n|$)")
 _HEADING = re.compile(rf"(?:{LOGIN_WORDS}|{CHINESE_LOGIN_WORDS}|(?<!{_LETTER})(?:pw|pin)(?!{_LETTER}))", _I)
+_USER_HEADING = re.compile(r"user|login|account|konto|mail|benutzer|name|nutzer", _I)
+_PASS_HEADING = re.compile(r"[ \t*]{0,9}pass[ \t*]{0,9}", _I)
 _BAR = re.compile(r"\|")
 _MAX_LINE_CHARS = 2_000
 
@@ -306,7 +332,12 @@ def find_table_passwords(text: str) -> Iterator[_Span]:
     for ruler in _RULER.finditer(text):
         header_start = max(text.rfind("\n", 0, ruler.start()) + 1, ruler.start() - _MAX_LINE_CHARS)
         header = _cells(text, header_start, ruler.start())
-        columns = [index for index, (start, end) in enumerate(header) if _HEADING.search(text, start, end)]
+        users = _USER_HEADING.search(text, header_start, ruler.start())
+        columns = [
+            index
+            for index, (start, end) in enumerate(header)
+            if _HEADING.search(text, start, end) or (users and _PASS_HEADING.fullmatch(text, start, end))
+        ]
         position = ruler.end()
         while columns and position < len(text) and not _RULER.match(text, position - 1):
             line_end = text.find("\n", position)

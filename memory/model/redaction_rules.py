@@ -11,6 +11,8 @@ from typing import Any
 from memory.model.redaction_fold import fold
 from memory.model.redaction_ids import find_ids
 from memory.model.redaction_logins import (
+    CHANGE,
+    CHANGED_AFTER,
     find_account,
     find_option,
     find_password,
@@ -19,7 +21,7 @@ from memory.model.redaction_logins import (
     find_table_passwords,
 )
 from memory.model.redaction_numbers import find_cards, find_ibans
-from memory.model.redaction_values import ALNUM, ASSIGN, IS, SPACE, value_after
+from memory.model.redaction_values import ALNUM, ASSIGN, IS, MEASURE, SPACE, assigned_value, value_after
 from memory.model.redaction_words import (
     ACCOUNT_TRIGGERS,
     CHINESE_LOGIN_WORDS,
@@ -171,18 +173,20 @@ _CODE_LETTERS = re.compile(
 _NEXT_CODE = re.compile(
     r"[ \t]{0,3}(?:[,;/|]\s{0,3}|\r?\n[ \t]{0,8}(?:[-*•][ \t]+|\d{1,2}[.)][ \t]+)?|(?:and|und|or|oder)[ \t]+|(?<=[ ]))"
 )
+_CODE_TO = re.compile(r"(?:[ \t]+hab(?:e)? ich)?[ \t]+(?:to|auf)[ \t]+", _I)
 _MAX_CODES = 24
 _SPOKEN_CODE = re.compile(
     rf"(?:(?:{DIGIT_WORDS})[ ,-]{{1,2}}){{3,7}}(?:{DIGIT_WORDS})(?![^\W\d_])|[零〇一二三四五六七八九]{{4,8}}", _I
 )
 _CODE_BEFORE = re.compile(
-    r"(?<![\w.,-])(?:[A-Za-z]-)?(\d(?:[ -]?\d){3,7})(?:[ \t]+(?:is|ist|als|as)[ \t]+(?:(?:your|my|the|our|a|dein|ihr|mein|der|die|das)[ \t]+)?(?:[\w-]{1,30}[ \t]+){0,3}?|"
+    r"(?<![\w.,-])(?:[A-Za-z]-)?(\d(?:[ -]?\d){3,7})(?:[ \t]+(?:is|ist|als|as)[ \t]+(?:(?:your|my|the|our|a|dein|ihr|mein|der|die|das)[ \t]+(?:[\w-]{1,30}[ \t]+){0,3}?|(?!not|nicht)(?:[\w'’-]{1,30}[ \t]+)?)|"
     r"[ \t]?(?:是|为)[^\n。]{0,12}?)"
     rf"(?:code|{CODE_WORDS}|{SHORT_CODE_WORDS}|[a-zäöü]{{3,20}}code|passwor[dt]|passcode|kennwort|{CHINESE_LOGIN_WORDS})(?![A-Za-zÀ-ÿ])",
     _I,
 )
 
 
+_PLAIN_KEY = re.compile(r"(?=.*\d)(?=.*[a-z])[A-Za-z0-9_+/=.~-]+")
 _PROGRAM_MADE = re.compile(r"(?=[^a-zA-Z]*[a-zA-Z])(?:(?=\D*\d)[!-~]{8,}|(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[!-~]{20,})")
 
 
@@ -193,14 +197,21 @@ def _is_key(value: str) -> bool:
 
 def _key(text: str, position: int) -> Span | None:
     word = _KEY.match(text, position)
-    link = word and (ASSIGN.match(text, word.end()) or IS.match(text, word.end()) or SPACE.match(text, word.end()))
-    if not link:
+    if word is None:
         return None
-    found = value_after(text, link.end())
-    if found is None:
+    if assigned := ASSIGN.match(text, word.end()):
+        found = assigned_value(text, assigned)
+        weak = assigned["line"] or assigned["loose"]
+    else:
+        link = IS.match(text, word.end()) or SPACE.match(text, word.end())
+        found = link and value_after(text, link.end())
+        weak = None
+    if not found:
         return None
     value = text[found[0] : found[1]].split("&", 1)[0]
-    return (found[0], found[0] + len(value), "api_key") if _is_key(value) else None
+    if not _is_key(value) or (weak and not _PLAIN_KEY.fullmatch(value)):
+        return None
+    return found[0], found[0] + len(value), "api_key"
 
 
 def _bearer(text: str, position: int) -> Span | None:
@@ -222,9 +233,18 @@ def _code(text: str, position: int) -> Span | None:
     if link is None and (long_word or word[0][:3].isupper()):
         link = _GAP.match(text, word.end())
     if link is None:
-        return None
+        return _changed_code(text, position, word.end())
     shortest = 3 if word[0].lower().startswith(("cv", "prüf")) else 4
     return _code_value(text, link.end(), shortest=shortest) or _spoken_code(text, link.end())
+
+
+def _changed_code(text: str, start: int, end: int) -> Span | None:
+    """ "I changed my PIN to 4711", "die PIN auf 4711 geändert"."""
+    link = _CODE_TO.match(text, end)
+    value = _code_value(text, link.end(), shortest=4) if link else None
+    if value and (CHANGE.search(text, max(0, start - 40), start) or CHANGED_AFTER.match(text, value[1])):
+        return value
+    return None
 
 
 def _some_code(text: str, position: int) -> Span | None:
@@ -245,7 +265,8 @@ def _some_code(text: str, position: int) -> Span | None:
     if link is None:
         return None
     find = _code_in_letters if secret and linked else _code_in_groups if secret else _no_code
-    first = _code_value(text, link.end(), shortest=4) or find(text, link.end())
+    shortest = 3 if before and before[1].lower() in {"security", "sicherheits", "card", "karten"} else 4
+    first = _code_value(text, link.end(), shortest=shortest) or find(text, link.end())
     return _with_the_next(text, first, find) if first and word[0].lower().endswith("s") else first
 
 
@@ -263,7 +284,7 @@ def _with_the_next(text: str, first: Span, find: _Rule) -> Span:
 
 def _code_value(text: str, position: int, *, shortest: int) -> Span | None:
     value = _CODE_VALUE.match(text, position)
-    if value and shortest <= sum(c.isdigit() for c in value[1]) <= 8:
+    if value and shortest <= sum(c.isdigit() for c in value[1]) <= 8 and not MEASURE.match(text, value.end()):
         return *value.span(1), "code"
     return None
 

@@ -7,37 +7,45 @@ import re
 from memory.model.redaction_words import NOT_A_VALUE
 
 _I = re.IGNORECASE
-_NOTE = r"(?:[ \t]{0,2}\([^()\n]{1,40}\))?"
+_NOTE = r"(?P<note>[ \t]{0,2}\([^()\n]{1,40}\))?"
 """As in "PIN (card): 4711"."""
 _NEW_LINE = r"(?P<line>(?:\r?\n[ \t>]{0,8}){1,3}(?:[-*•–][ \t]{1,3})?)?"
 ASSIGN = re.compile(
-    rf"[\"'`\])*_]{{0,4}}{_NOTE}[*_]{{0,2}}[ \t]{{0,4}}(?:(?P<sign>:=|=>|={{1,3}}|:)|(?P<loose>\||->|→))[ \t*_]{{0,4}}{_NEW_LINE}"
+    rf"[\"'`\])*_]{{0,4}}{_NOTE}[*_]{{0,2}}[ \t]{{0,4}}"
+    rf"(?:(?P<sign>:=|=>|={{1,3}}|:)|(?P<loose>[|→➜]|-{{1,2}}>))[ \t*]{{0,4}}{_NEW_LINE}"
 )
-"""``loose``: a table cell or an arrow, ``line``: the value begins on a later line. Either is weak: see :func:`assigned_value`."""
+"""``loose``: a table cell or an arrow, ``line``: the value begins on a later line, ``note``: text in parentheses. All three are
+weak: see :func:`assigned_value`."""
 _PREPOSITION = (
     r"for|of|to|on|at|in|with|from|für|fürs|zum|zur|vom|von|bei|beim|im|ins|zu|auf|an|am|mit|"
     r"that|which|there|here|i|we|he|she|they|you|dort|hier|das|ich|wir"
 )
 _ADVERB = (
-    r"now|currently|simply|just|still|again|always|probably"
-    r"|jetzt|nun|noch|wieder|einfach|immer|aktuell|derzeit|ab (?:heute|jetzt|sofort|morgen)"
+    r"now|currently|simply|just|still|again|always|probably|previously|formerly|originally"
+    r"|jetzt|nun|noch|wieder|einfach|immer|aktuell|derzeit|früher|bisher|vorher|ab (?:heute|jetzt|sofort|morgen)"
 )
 IS = re.compile(
-    rf"(?P<aside>,?[ \t]+(?:{_PREPOSITION})[ \t]+[^\s:=.;!?]{{1,30}}(?:[ \t]+[^\s:=.;!?]{{1,30}}){{0,5}}?)?"
-    r"(?:[ \t]+(?P<verb>is|was|are|will be|would be|should be|has been|="
-    r"|ist|sind|lautet|lauten|war|wird|wäre|heißt|heisst|es|est|является)"
+    rf"(?P<aside>,?[ \t]+(?:{_PREPOSITION})(?:[ \t]+[^\s:=.;!?]{{1,30}}){{0,6}}?)?"
+    r"(?:(?:[ \t]+(?P<verb>is|was|are|used to be|will be|would be|should be|has been|="
+    r"|ist|sind|lautet|lauten|war|wird|wäre|heißt|heisst|es|est|является)|(?P<short>['’]s))"
     rf"(?:[ \t]+(?:{_ADVERB}))?(?:[ \t]+(?:the following|as follows|folgendes|wie folgt))?"
-    r"(?:[ \t]*(?P<pause>[:,])(?:[ \t]+|[ \t]*\n[ \t]*)|[ \t]+)|[ \t]?(?:是|为|為|は)[ \t]?)",
+    r"(?:[ \t]*(?P<pause>[:,])(?:[ \t]+|[ \t]*\n[ \t]*)|[ \t]+)|[ \t]?(?:是|为|為|は)[ \t]?"
+    r"|(?(aside)[ \t]{0,2}(?P<colon>:)[ \t]+|(?!)))",
     _I,
 )
-"""``aside``: "for the wifi at home", ``pause``: a colon or comma after the verb."""
+"""``aside``: "for the wifi at home", ``pause``: a colon or comma after the verb, ``colon``: one instead of a verb."""
 SPACE = re.compile(r"[ \t]+")
 _VALUE = re.compile(r"[\"'`“„«](?P<quoted>[^\"'`“”„»\n]{1,200})[\"'`”“»]|(?P<bare>[^\s\"'`,;，。；、！？<>|]{2,200})")
 SENTENCE_END = re.compile(r"[\s)\]]{0,3}(?:$|[\n.!?,;)，。；]|(?:and|und|but|aber|so|please|bitte|-|–|—)(?![\w]))", _I)
 _LINE_END = re.compile(r"[ \t.!`\"'*]{0,3}(?:$|[\r\n])")
 _CELL_END = re.compile(r"[`\"'*]{0,3}[ \t]{0,200}(?:$|[\r\n|])")
-_MEASURE = re.compile(
-    r"[ \t-]{0,2}(?:(?:char(?:acter)?s?|zeichen|stellen|symbols?|digits?|letters?|words?|buchstaben|ziffern|bytes?|bits?|long|lang|"
+NUMBER_PART = re.compile(r"[ \t](\d{1,6}!?)(?=[\s)\]]{0,3}(?:$|[\n.!?,;]))")
+"""As in "Sommer 2024"."""
+ANY_DIGIT = re.compile(r"\d")
+OPERATOR = re.compile(r"[ \t]{0,3}[:=(]")
+MEASURE = re.compile(
+    r"[ \t-]{0,2}(?:(?:char(?:acter)?s?|zeichen|stellen|symbols?|digits?|letters?|words?|buchstaben|ziffern|bytes?|bits?"
+    r"|lines?|zeilen|tokens?|files?|dateien|long|lang|"
     r"days?|tage|minutes?|hours?|months?|years?|times|mal)(?![\w])|[位个個字天次年月分种])",
     _I,
 )
@@ -70,23 +78,29 @@ def value_after(text: str, position: int) -> tuple[int, int, bool] | None:
     value = text[start:end]
     if len(value) < 2 or not ALNUM.search(value) or value.lower().strip("'’") in NOT_A_VALUE:
         return None
-    if not quoted and (_CODE_EXPRESSION.match(value) or (value[0].isdigit() and _MEASURE.match(text, end))):
+    if not quoted and (_CODE_EXPRESSION.match(value) or (value[0].isdigit() and MEASURE.match(text, end))):
         return None
     return start, end, quoted
 
 
 def assigned_value(text: str, assigned: re.Match[str]) -> tuple[int, int] | None:
-    """The value after a match of ``ASSIGN``. On a later line or in a cell it must look like no ordinary word."""
+    """The value after a match of ``ASSIGN``. On a later line or in a cell it must look like no ordinary word, or stand alone."""
     found = value_after(text, assigned.end())
     if found is None:
         return None
     start, end, quoted = found
-    if assigned["line"]:
-        alone = end - start >= 6 and _LINE_END.match(text, end)
-        if text[end : end + 1] in {":", "="} or not (quoted or alone or is_mixed(text[start:end])):
-            return None
-    if assigned["loose"] and not (is_mixed(text[start:end]) and (assigned["loose"] != "|" or _CELL_END.match(text, end))):
+    likely = quoted or is_mixed(text[start:end])
+    alone = end - start >= 6 and _LINE_END.match(text, end)
+    if assigned["line"] and (")" in assigned[0].partition(":")[0] or OPERATOR.match(text, end) or not (likely or alone)):
         return None
+    if assigned["note"] and not (likely or alone):
+        return None
+    if assigned["loose"] == "|" and not (likely and _CELL_END.match(text, end)):
+        return None
+    if assigned["loose"] not in {None, "|"} and not is_chosen(text[start:end]):
+        return None
+    if not quoted and (number := NUMBER_PART.match(text, end)) and not ANY_DIGIT.search(text, start, end):
+        end = number.end(1)
     return start, end
 
 

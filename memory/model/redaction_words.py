@@ -131,6 +131,10 @@ NOT_A_VALUE = _words(
     weg notwendig nötig erforderlich pflicht optional leer unbekannt sicher unsicher schwach stark zu sehr nicht kein
     keine ein eine der die das den dem im in am an auf bei mit ohne von vom für wichtig neu alt lang kurz gleich
     gespeichert verschlüsselt geschützt gesperrt hier dort unten oben jetzt immer nie noch schon bitte und oder aber
+    supplied provided given specified found entered typed sent received verified checked validated rotated confirmed
+    chosen created added removed deleted requested rejected whether enable enables enabled disable disables prompt
+    angegeben eingegeben gefunden gesendet geprüft bestätigt erstellt gelöscht entfernt gewählt angefordert abgelehnt
+    anders folgendermaßen wie derselbe dasselbe
     must should may might can could will would cannot shall need needs least max min between use used using your includes
     standard werkseinstellung werkseinstellungen muss müssen soll sollte darf kann wird wurde werden mindestens maximal
     wenn dass es sie er wir ich du mein dein zurückgesetzt bekannt egal einfach schwer 错误 正确 什么 必填 忘了 忘记 过期 安全 多少
