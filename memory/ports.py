@@ -386,12 +386,22 @@ class Directory(Protocol):
         """Idempotent; safe to race."""
         ...
 
-    async def rename_root(self, tenant: str, folder: str, new_folder: str) -> None:
-        """Also in the spaces that name it. To the name of another root: the two become one record. Objects are not moved."""
+    async def rename_root(self, tenant: str, folder: str, new_folder: str, *, nothing_in_it: bool = False) -> MemoryRoot:
+        """Objects are not moved. Returns the record under its new name.
+
+        Of several active roots, one with a new name is set aside: its record is no longer active, and spaces that named it live in
+        the company's one root. To the name of another root: the two become one record, in the spaces too.
+
+        Args:
+            nothing_in_it: the caller has seen that no profile lies under ``folder``.
+
+        Raises:
+            InvalidInput: there is no such root; or it is the only active one, and its profiles would no longer be found.
+        """
         ...
 
-    async def remove_root(self, tenant: str, folder: str) -> None:
-        """Deactivates it; spaces that name it fall back to the default. Objects are not deleted."""
+    async def remove_root(self, tenant: str, folder: str, *, nothing_in_it: bool = False) -> None:
+        """Deactivates it; spaces that name it fall back to the default. Objects are not deleted. As :meth:`rename_root`."""
         ...
 
 

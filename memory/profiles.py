@@ -151,13 +151,15 @@ class Profiles:
 
     def key(self, scope: Scope, root: str) -> str:
         """``<root>/<user>/memory.md``."""
-        if not _ROOT.fullmatch(root):
-            raise InvalidInput("the root folder must be 1 to 63 letters, digits, - and _, a letter or digit first")
-        return f"{root}/{scope.user}/{PROFILE_FILE}"
+        return f"{_checked_root(root)}/{scope.user}/{PROFILE_FILE}"
 
     async def check(self) -> None:
         """Prove that the store honours conditional writes and keeps versions. Raises InvalidSettings or StoreUnavailable."""
         await self._store.check(self.check_bucket)
+
+    async def is_unused(self, tenant: str, root: str) -> bool:
+        """Whether nothing lies under the root (any more); versions below a delete marker do not count."""
+        return not await self._store.list(self.bucket(tenant), f"{_checked_root(root)}/", limit=1)
 
     async def prepare(self, tenant: str) -> None:
         """Make the company's buckets where they are missing."""
@@ -529,6 +531,12 @@ def _joined(turns: Sequence[str]) -> str:
     while len(",".join(kept)) > _MAX_TURNS_CHARS:
         kept.pop(0)
     return ",".join(kept)
+
+
+def _checked_root(root: str) -> str:
+    if not _ROOT.fullmatch(root):
+        raise InvalidInput("the root folder must be 1 to 63 letters, digits, - and _, a letter or digit first")
+    return root
 
 
 def _staged_key(scope: Scope, candidate: str) -> str:

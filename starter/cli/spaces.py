@@ -206,16 +206,23 @@ def roots_rename(
     new_folder: Annotated[str, typer.Argument(help="Its new name; that of another root joins the two records.")],
     tenant: TenantOption = "demo",
 ) -> None:
-    """Rename a root's record. Profiles in the object store are not moved."""
+    """Rename a root's record; of several active ones, it is set aside. Profiles in the object store are not moved.
+
+    The only active root can be renamed while no profile lies under it.
+    """
     run(_roots_rename(state_of(ctx), _segment(tenant, "tenant id"), folder, new_folder))
 
 
 async def _roots_rename(state: State, tenant: str, folder: str, new_folder: str) -> None:
     _checked({"root_folder": new_folder})
-    async with _tables(state) as (tables, _):
-        await _must_exist(tables, tenant, folder)
-        await tables.directory.rename_root(tenant, folder, new_folder)
-    write(f"{folder} is now {new_folder}; profiles stay under the old key until they are moved\n")
+    async with _tables(state) as (tables, settings):
+        active = await _must_exist(tables, tenant, folder)
+        nothing = await _nothing_in_it(settings, tenant, folder, active)
+        renamed = await tables.directory.rename_root(tenant, folder, new_folder, nothing_in_it=nothing)
+        left = [root.folder for root in await tables.directory.roots(tenant) if root.active]
+    write(f"{folder} is now {new_folder}{'' if renamed.active else ' and set aside'}\n")
+    if len(active) > 1:
+        write(f"profiles under {folder}/ stay where they are and are not used; active: {' and '.join(left)}\n")
 
 
 def roots_remove(
@@ -224,25 +231,45 @@ def roots_remove(
     tenant: TenantOption = "demo",
     yes: YesOption = False,
 ) -> None:
-    """Deactivate a root. Spaces that name it fall back to the default; profiles in the object store are not deleted."""
+    """Deactivate a root. Spaces that name it fall back to the default; profiles in the object store are not deleted.
+
+    The only active root can be removed while no profile lies under it.
+    """
     if not yes:
         typer.confirm(f"Deactivate the root {folder} of {tenant}?", abort=True, err=True)
     run(_roots_remove(state_of(ctx), _segment(tenant, "tenant id"), folder))
 
 
 async def _roots_remove(state: State, tenant: str, folder: str) -> None:
-    async with _tables(state) as (tables, _):
-        await _must_exist(tables, tenant, folder)
-        await tables.directory.remove_root(tenant, folder)
+    async with _tables(state) as (tables, settings):
+        active = await _must_exist(tables, tenant, folder)
+        nothing = await _nothing_in_it(settings, tenant, folder, active)
+        await tables.directory.remove_root(tenant, folder, nothing_in_it=nothing)
     write(f"{folder} is removed; nothing was deleted from the object store\n")
 
 
-async def _must_exist(tables: Tables, tenant: str, folder: str) -> None:
+async def _nothing_in_it(settings: Settings, tenant: str, folder: str, active: list[str]) -> bool:
+    """Whether no profile lies under the root; asked only where it matters, since it takes the object store."""
+    if active != [folder]:
+        return False
+    from memory.profiles import Profiles
+    from memory.stores.objects.minio import MinioObjectStore
+
+    store = MinioObjectStore.from_settings(settings)
+    try:
+        return await Profiles(store, bucket_prefix=settings.bucket_prefix).is_unused(tenant, folder)
+    finally:
+        await store.aclose()
+
+
+async def _must_exist(tables: Tables, tenant: str, folder: str) -> list[str]:
+    """The company's active roots, the folder among them."""
     from memory.model.errors import InvalidInput
 
     known = [root.folder for root in await tables.directory.roots(tenant) if root.active]
     if folder not in known:
         raise InvalidInput(f"there is no active root {folder[:63]!r}; there are: {', '.join(known) or 'none'}")
+    return known
 
 
 # ----------------------------------------------------------------------------------------------------- enablement, settings

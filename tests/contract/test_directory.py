@@ -154,7 +154,7 @@ class TestRoots:
     async def test_a_root_can_have_a_new_name(self, directory: SqlDirectory) -> None:
         await directory.save_space("acme", "sales", SpaceSettings(root_folder="old"))
         await directory.save_space("acme", "hr", SpaceSettings())
-        await directory.rename_root("acme", "old", "new")
+        assert await directory.rename_root("acme", "old", "new", nothing_in_it=True) == MemoryRoot("new", active=True)
         assert await directory.roots("acme") == [MemoryRoot("new", active=True)]
         for space_id in ("sales", "hr"):
             assert (await directory.facts(ANN, space_id)).space.root_folder == "new"
@@ -165,8 +165,46 @@ class TestRoots:
         await directory.provision_root("acme", "a")
         await directory.provision_root("acme", "b")
         await directory.remove_root("acme", "b")
-        await directory.rename_root("acme", "a", "b")
+        await directory.rename_root("acme", "a", "b", nothing_in_it=True)
         assert await directory.roots("acme") == [MemoryRoot("b", active=True)]
+
+    async def test_the_only_root_is_not_taken_from_its_profiles(self, directory: SqlDirectory) -> None:
+        await directory.save_space("acme", "sales", SpaceSettings(root_folder="ours"))
+        await directory.provision_root("acme", "former")
+        await directory.remove_root("acme", "former")
+        before = await directory.roots("acme")
+        for new in ("new", "former"):
+            with pytest.raises(InvalidInput, match=f"ours is the company's only active root.* move them to {new}/"):
+                await directory.rename_root("acme", "ours", new)
+        with pytest.raises(InvalidInput, match="ours is the company's only active root"):
+            await directory.remove_root("acme", "ours")
+        assert await directory.roots("acme") == before
+        assert (await directory.facts(ANN, "sales")).space.root_folder == "ours"
+        await directory.rename_root("acme", "former", "old")
+        assert await root_names(directory, active=False) == ["old"]
+        await directory.remove_root("acme", "ours", nothing_in_it=True)
+        assert (await directory.facts(ANN, "sales")) == MemoryFacts(SpaceSettings(), user_allows=True, active_roots=())
+
+    @pytest.mark.parametrize("new_folder", ["set-aside", "former"])
+    async def test_a_new_name_for_the_duplicate_repairs_a_clash(self, directory: SqlDirectory, new_folder: str) -> None:
+        await directory.provision_root("acme", "former")
+        await directory.save_space("acme", "sales", SpaceSettings(root_folder="user-memory"))
+        await directory.remove_root("acme", "former")
+        await directory.save_space("acme", "hr", SpaceSettings(root_folder="usermemory", max_tokens=900))
+        assert await directory.rename_root("acme", "usermemory", new_folder) == MemoryRoot(new_folder, active=False)
+        facts = await directory.facts(ANN, "hr")
+        assert facts.active_roots == ("user-memory",)
+        assert (facts.space.root_folder, facts.space.max_tokens) == ("user-memory", 900)
+        # Saved again as it was read, the space does not bring the clash back.
+        await directory.save_space("acme", "hr", facts.space)
+        assert await root_names(directory) == ["user-memory"]
+
+    async def test_of_two_who_each_remove_a_duplicate_one_root_stays(self, directory: SqlDirectory) -> None:
+        for folder in ("a", "b"):
+            await directory.provision_root("acme", folder)
+        results = await asyncio.gather(*(directory.remove_root("acme", folder) for folder in "ab"), return_exceptions=True)
+        assert sorted(type(result) for result in results if result is not None) == [InvalidInput]
+        assert len(await root_names(directory)) == 1
 
     async def test_removing_the_duplicate_repairs_a_clash(self, directory: SqlDirectory) -> None:
         await directory.save_space("acme", "sales", SpaceSettings(root_folder="user-memory"))

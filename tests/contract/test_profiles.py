@@ -125,6 +125,18 @@ async def test_the_object_is_where_the_contract_says_and_marked(profiles: Profil
     assert stored.info.metadata["no-ingestion"] == "true"
 
 
+async def test_a_root_is_unused_until_a_profile_lies_under_it(profiles: Profiles, store: ObjectStore) -> None:
+    assert await profiles.is_unused("acme", ROOT)
+    await grow(profiles, 1)
+    assert not await profiles.is_unused("acme", ROOT)
+    assert await profiles.is_unused("acme", "user")
+    assert await profiles.is_unused("other", ROOT)
+    await store.delete(profiles.bucket("acme"), profiles.key(SCOPE, ROOT))
+    assert await profiles.is_unused("acme", ROOT)
+    with pytest.raises(InvalidInput):
+        await profiles.is_unused("acme", "../x")
+
+
 async def test_a_missing_user_reads_empty_beside_others(profiles: Profiles) -> None:
     await grow(profiles, 1)
     assert not (await profiles.read(Scope.of("acme", "user_12"), ROOT)).exists

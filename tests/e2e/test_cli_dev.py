@@ -253,6 +253,29 @@ def test_two_roots_clash_until_one_is_removed(dev: Dev) -> None:
     assert [root["folder"] for root in roots.json if root["active"]] == ["main"]
 
 
+def test_a_clash_ends_when_the_duplicate_gets_a_new_name_and_the_last_root_stays_with_its_profiles(dev: Dev) -> None:
+    company = "--tenant renaming"
+    dev.ok("profile", "edit", "--file", "-", *company.split(), "--user", "ann", stdin=b"## Identity\n- Ann\n")
+    _, renamed, on, refused, kept, roots, shown = dev.each(
+        f"space set b root_folder=two {company}",
+        f"roots rename two spare {company}",
+        f"enablement {company}",
+        f"roots rename user-memory main {company}",
+        f"roots remove user-memory --yes {company}",
+        f"roots list --json {company}",
+        f"profile show --user ann {company}",
+    )
+    assert renamed.out.splitlines() == [
+        "two is now spare and set aside",
+        "profiles under two/ stay where they are and are not used; active: user-memory",
+    ]
+    assert "memory is on" in on.out
+    for done in (refused, kept):
+        assert (done.code, "its profiles would no longer be found" in done.complaint) == (2, True), done
+    assert {root["folder"]: root["active"] for root in roots.json} == {"spare": False, "user-memory": True}
+    assert "Ann" in shown.out
+
+
 def test_chat_shows_what_is_injected_and_what_changed(dev: Dev) -> None:
     said = "I live in Oslo.\n/profile\nWhat is 2 + 2?\n/history\nI prefer short answers.\n/undo\n/nonsense\n/quit\n"
     done = dev.ok("chat", "--user", "chatty", stdin=said.encode())

@@ -11,7 +11,7 @@ import pytest
 
 from memory.model.directory import SpaceSettings
 from memory.model.enablement import ReasonCode
-from memory.model.errors import InvalidSettings, UnreadableProfile
+from memory.model.errors import InvalidInput, InvalidSettings, UnreadableProfile
 from memory.model.profile import TRUNCATION_MARK, Profile
 from memory.model.scope import Scope
 from memory.ports import Notice, ObjectInfo
@@ -147,7 +147,10 @@ class TestWhenMemoryIsOn:
         await world.save(ANN, PROFILE)
         client = world.client()
         assert (await client.load(ANN, allow_user_memory=True)).body
-        await directory.rename_root("acme", "user-memory", "moved")
+        with pytest.raises(InvalidInput, match="its profiles would no longer be found"):
+            await directory.rename_root("acme", "user-memory", "moved")
+        assert (await client.load(ANN, allow_user_memory=True)).body
+        await directory.rename_root("acme", "user-memory", "moved", nothing_in_it=True)
         assert (await client.load(ANN, allow_user_memory=True)).reason is LoadReason.NO_PROFILE
         body = await world.save(ANN, Profile.of({"Identity": ["elsewhere"]}), root="moved")
         assert (await client.load(ANN, allow_user_memory=True)).body == body

@@ -99,26 +99,36 @@ class SqlDirectory(Directory):
         await self._database.write(lambda c: c.execute(self._writes.save_root, row))
         return MemoryRoot(folder, active=True)
 
-    async def rename_root(self, tenant: str, folder: str, new_folder: str) -> None:
+    async def rename_root(self, tenant: str, folder: str, new_folder: str, *, nothing_in_it: bool = False) -> MemoryRoot:
         _checked(new_folder)
 
-        def work(connection: Connection) -> None:
-            old = _root(connection, tenant, folder)
+        def work(connection: Connection) -> MemoryRoot:
+            roots = _locked_roots(connection, tenant)
+            active = _of(roots, folder)
             if folder == new_folder:
-                return
-            new = connection.execute(select(ROOTS.c.active).where(*_is(tenant, new_folder)).with_for_update()).scalar()
+                return MemoryRoot(folder, active)
+            others = [name for name, is_active in roots.items() if is_active and name != folder]
+            if active and not others:
+                _check_left(folder, f"move them to {new_folder}/ in the object store first", nothing_in_it)
+            # Beside another active root this is the duplicate, and two active roots are what is to be mended.
+            stays_active = active and not others
             connection.execute(delete(ROOTS).where(*_is(tenant, folder)))
-            if new is None:
-                connection.execute(insert(ROOTS).values(tenant=tenant, folder=new_folder, active=old.active))
-            elif old.active and not new:
+            if new_folder not in roots:
+                connection.execute(insert(ROOTS).values(tenant=tenant, folder=new_folder, active=stays_active))
+            elif stays_active:
                 connection.execute(update(ROOTS).where(*_is(tenant, new_folder)).values(active=True))
-            _rewrite_spaces(connection, tenant, folder, new_folder)
+            renamed = MemoryRoot(new_folder, stays_active or roots.get(new_folder, False))
+            # A space that names a root makes it active when it is saved.
+            _rewrite_spaces(connection, tenant, folder, new_folder if renamed.active else None)
+            return renamed
 
-        await self._database.write(work)
+        return await self._database.write(work)
 
-    async def remove_root(self, tenant: str, folder: str) -> None:
+    async def remove_root(self, tenant: str, folder: str, *, nothing_in_it: bool = False) -> None:
         def work(connection: Connection) -> None:
-            _root(connection, tenant, folder)
+            roots = _locked_roots(connection, tenant)
+            if _of(roots, folder) and sum(roots.values()) == 1:
+                _check_left(folder, "without them in the object store it can be removed", nothing_in_it)
             connection.execute(update(ROOTS).where(*_is(tenant, folder)).values(active=False))
             _rewrite_spaces(connection, tenant, folder, None)
 
@@ -148,11 +158,21 @@ def _is(tenant: str, folder: str) -> tuple[Any, Any]:
     return ROOTS.c.tenant == tenant, ROOTS.c.folder == folder
 
 
-def _root(connection: Connection, tenant: str, folder: str) -> Any:
-    row = connection.execute(select(ROOTS).where(*_is(tenant, folder)).with_for_update()).one_or_none()
-    if row is None:
+def _locked_roots(connection: Connection, tenant: str) -> dict[str, bool]:
+    """Whether each is active. Two administrators who each take the other's root away wait for each other."""
+    wanted = select(ROOTS).where(ROOTS.c.tenant == tenant).order_by(ROOTS.c.folder).with_for_update()
+    return {row.folder: row.active for row in connection.execute(wanted)}
+
+
+def _of(roots: Mapping[str, bool], folder: str) -> bool:
+    if folder not in roots:
         raise InvalidInput(f"this company has no memory root named {encode_segment(folder, what='folder')}")
-    return row
+    return roots[folder]
+
+
+def _check_left(folder: str, way_out: str, nothing_in_it: bool) -> None:
+    if not nothing_in_it:
+        raise InvalidInput(f"{folder} is the company's only active root, and its profiles would no longer be found; {way_out}")
 
 
 def _rewrite_spaces(connection: Connection, tenant: str, folder: str, new_folder: str | None) -> None:
