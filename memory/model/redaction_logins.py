@@ -61,9 +61,10 @@ def find_short_password(text: str, position: int) -> _Span | None:
     word = _SHORT.match(text, position)
     if word is None:
         return None
-    before = _WORD_BEFORE.search(text, max(0, position - 32), position)
-    if word["unsure"] and before and before[1].lower() in PASS_BEFORE:
-        return None
+    if word["unsure"]:
+        before = _WORD_BEFORE.search(text, max(0, position - 32), position)
+        if before and before[1].lower() in PASS_BEFORE:
+            return None
     if assigned := ASSIGN.match(text, word.end()):
         found = assigned_value(text, assigned)
         if found is None or any(c in "[(" for c in text[found[0] : found[1]]):
@@ -118,6 +119,8 @@ def _linked(text: str, position: int) -> _Span | None:
     if not quoted and (number := NUMBER_PART.match(text, end)) and not ANY_DIGIT.search(text, start, end):
         return start, number.end(1), "password"
     sure = told or (not weak and _few(linked["aside"]) and SENTENCE_END.match(text, end) is not None)
+    if linked["colon"] and (" " in text[start:end] or not is_mixed(text[start:end])):
+        return None
     return _password(found) if quoted or sure or is_mixed(text[start:end]) else None
 
 
@@ -180,15 +183,17 @@ def _before(text: str, start: int, end: int) -> _Span | None:
     return _password(_chosen_word_before(text, connect.start()))
 
 
+_LAST_WORD = re.compile(r"[^\s\u3000-\u30ff\u4e00-\u9fff]{1,60}$")
+
+
 def _chosen_word_before(text: str, end: int) -> tuple[int, int] | None:
-    words = text[max(0, end - 62) : end].split(" ")
-    value = words[-1].rpartition("\n")[2]
-    begin = end - len(value) + len(value) - len(value.lstrip(_QUOTES))
-    value = value.strip(_QUOTES)
-    made = is_chosen(value) or (
-        _LETTER_AND_MORE.fullmatch(value.rstrip("?")) is not None and _NAME_IN_CODE.fullmatch(value) is None
-    )
-    return (begin, begin + len(value)) if len(value) <= 60 and made else None
+    match = _LAST_WORD.search(text, max(0, end - 60), end)
+    if match is None:
+        return None
+    begin = end - len(match[0].lstrip(_QUOTES))
+    value = match[0].strip(_QUOTES)
+    made = is_chosen(value) or _has_digit_or_mark_and_letter(value)
+    return (begin, begin + len(value)) if made else None
 
 
 # ------------------------------------------------------------------------------------------------------------------- Chinese

@@ -186,7 +186,7 @@ _CODE_BEFORE = re.compile(
 )
 
 
-_PLAIN_KEY = re.compile(r"(?=.*\d)(?=.*[a-z])[A-Za-z0-9_+/=.~-]+")
+_PLAIN_KEY = re.compile(r"(?=.*\d)(?=.*[a-z])[A-Za-z0-9_+/=~-]+")
 _PROGRAM_MADE = re.compile(r"(?=[^a-zA-Z]*[a-zA-Z])(?:(?=\D*\d)[!-~]{8,}|(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[!-~]{20,})")
 
 
@@ -232,10 +232,9 @@ def _code(text: str, position: int) -> Span | None:
     link = ASSIGN.match(text, word.end()) or IS.match(text, word.end())
     if link is None and (long_word or word[0][:3].isupper()):
         link = _GAP.match(text, word.end())
-    if link is None:
-        return _changed_code(text, position, word.end())
     shortest = 3 if word[0].lower().startswith(("cv", "prüf")) else 4
-    return _code_value(text, link.end(), shortest=shortest) or _spoken_code(text, link.end())
+    found = (_code_value(text, link.end(), shortest=shortest) or _spoken_code(text, link.end())) if link else None
+    return found or _changed_code(text, position, word.end())
 
 
 def _changed_code(text: str, start: int, end: int) -> Span | None:

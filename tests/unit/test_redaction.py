@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memory.model.redaction import redact
+from memory.model.redaction_fold import fold
 
 JWT = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 PRIVATE_KEY = """-----BEGIN RSA PRIVATE KEY-----
@@ -68,6 +69,73 @@ FOUND = [
     ("postgres://bob:s3cr!t$@db.example:5432/x", "s3cr!t$", "password"),
     ("redis://:hunter2abc@localhost:6379/0", "hunter2abc", "password"),
     ("Server=db;User Id=sa;Password=P@ss;word", "P@ss", "password"),
+    # passwords on another line, in a cell, in markup, in a file
+    ("Password:\nhunter2Abc", "hunter2Abc", "password"),
+    ("Passwort:\r\n\r\nGeheim123!", "Geheim123!", "password"),
+    ("Passwort:\nsommerwind\nDanke", "sommerwind", "password"),
+    ("Passwords:\n- hunter2Abc", "hunter2Abc", "password"),
+    ("| password | hunter2 |", "hunter2", "password"),
+    ("| user | password |\n|---|---|\n| anna | hunter2X9 |", "hunter2X9", "password"),
+    ("user | pass\n--- | ---\nanna | `hunter2X9`", "hunter2X9", "password"),
+    ("<password>hunter2</password>", "hunter2", "password"),
+    ("<Password>abc xyz</Password>", "abc xyz", "password"),
+    ("**Password:** hunter2abc", "hunter2abc", "password"),
+    ("root password -> Kp77!xyz", "Kp77!xyz", "password"),
+    ("DB_PASS=abcxyz", "abcxyz", "password"),
+    ("SMTP_PASS: abcXYZ12", "abcXYZ12", "password"),
+    ("wpa_passphrase=correcthorse", "correcthorse", "password"),
+    # short words
+    ("pw: hunter2abc", "hunter2abc", "password"),
+    ("PW = Blume99", "Blume99", "password"),
+    ("sudo pw is Kp77xyz!", "Kp77xyz!", "password"),
+    ("{'pw': 'abc'}", "abc", "password"),
+    ("Pass: Blume99!", "Blume99!", "password"),
+    ("user: anna pass: Blume99x", "Blume99x", "password"),
+    ("WIFI_PSK=abcdefgh1", "abcdefgh1", "password"),
+    ("Pa$$wort: hunter2abc", "hunter2abc", "password"),
+    # in sentences
+    ("Mein Passwort fürs WLAN lautet Blume99", "Blume99", "password"),
+    ("my password for the wifi network at home is sunflower9", "sunflower9", "password"),
+    ("my password, which I use everywhere, is tulip88x", "tulip88x", "password"),
+    ("The wifi password here is sunflower9", "sunflower9", "password"),
+    ("the password for the router: hunter2abc", "hunter2abc", "password"),
+    ("my password's hunter2x", "hunter2x", "password"),
+    ("mein WLAN-Passwort ist Sommer 2024", "Sommer 2024", "password"),
+    ("Passwort lautet: Mein Hund heißt Bello", "Mein Hund heißt Bello", "password"),
+    ("passphrase: correct horse battery staple", "correct horse battery staple", "password"),
+    ("Passwort (WLAN): Blume99", "Blume99", "password"),
+    # set or changed
+    ("Ich habe das Passwort auf Sommer2024! geändert", "Sommer2024!", "password"),
+    ("mein neues Kennwort habe ich auf Blume gesetzt", "Blume", "password"),
+    ("I changed my password to Winter2025!", "Winter2025!", "password"),
+    ("Please reset my password to 'tulip'", "tulip", "password"),
+    ("Our password used to be Tulip88", "Tulip88", "password"),
+    ("my password will be Tulip88", "Tulip88", "password"),
+    ("Sommer2024! ist mein Passwort", "Sommer2024!", "password"),
+    ("we use “Winter2025!” as the admin password", "Winter2025!", "password"),
+    # Chinese
+    ("密码改成了hunter2abc", "hunter2abc", "password"),
+    ("我把密码设成Abc12345", "Abc12345", "password"),
+    ("密码已重置为Abc@123", "Abc@123", "password"),
+    ("银行卡密码123456", "123456", "password"),
+    ("密码是hunter2abc别告诉别人", "hunter2abc", "password"),
+    ("我用Abc12345作为密码", "Abc12345", "password"),
+    ("账号anna密码Abc12345", "Abc12345", "password"),
+    # folded
+    ("pass\u200bword: hunter2abc", "hunter2abc", "password"),
+    ("pas\u00adsword: hunter2abc", "hunter2abc", "password"),
+    ("ｐａｓｓｗｏｒｄ：hunter2abc", "hunter2abc", "password"),
+    ("Schlu\u0308ssel: abc123def456", "abc123def456", "api_key"),
+    ("sk-ant-\u200bapi03-Abc123Def456Ghi789", "sk-ant-\u200bapi03-Abc123Def456Ghi789", "api_key"),
+    ("½ ﬁ … password: hunter2abc … ½", "hunter2abc", "password"),
+    # beside a user, on a command line, in an address
+    ("Zugangsdaten: anna / Blume99!", "Blume99!", "password"),
+    ("login anna / Blume99!", "Blume99!", "password"),
+    ("Credentials for staging: anna Blume99!", "Blume99!", "password"),
+    ("curl -u anna:S3cret99 https://x.example", "S3cret99", "password"),
+    ("mysql -u root -pS3cret99 db", "S3cret99", "password"),
+    ("sshpass -p 'S3cret99' ssh x", "S3cret99", "password"),
+    ("postgres://u:pa/ss@h/db", "pa/ss", "password"),
     # cards
     ("card 4242 4242 4242 4242 please", "4242 4242 4242 4242", "card"),
     ("4111111111111111", "4111111111111111", "card"),
@@ -75,10 +143,24 @@ FOUND = [
     ("amex 3782 822463 10005", "3782 822463 10005", "card"),
     ("卡号 ４２４２４２４２４２４２４２４２。", "４２４２４２４２４２４２４２４２", "card"),
     ("卡号 6011111111111117", "6011111111111117", "card"),
+    ("4111\u200b1111\u200b1111\u200b1111", "4111\u200b1111\u200b1111\u200b1111", "card"),
+    ("4111–1111–1111–1111", "4111–1111–1111–1111", "card"),
+    ("4111  1111  1111  1111", "4111  1111  1111  1111", "card"),
+    ("4111\n1111\n1111\n1111", "4111\n1111\n1111\n1111", "card"),
+    ("4111_1111_1111_1111", "4111_1111_1111_1111", "card"),
+    ("4111 11111111 1111", "4111 11111111 1111", "card"),
+    ("4111 1111\n1111 1111", "4111 1111\n1111 1111", "card"),
+    ("4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", "4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", "card"),
+    ("卡号4111111111111111请", "4111111111111111", "card"),
+    ("٤١١١١١١١١١١١١١١١", "٤١١١١١١١١١١١١١١١", "card"),
     # IBAN
     ("IBAN: DE89 3704 0044 0532 0130 00 und danke", "DE89 3704 0044 0532 0130 00", "iban"),
     ("GB82WEST12345698765432", "GB82WEST12345698765432", "iban"),
     ("de89370400440532013000", "de89370400440532013000", "iban"),
+    ("IBAN DE89\u202f3704\u202f0044\u202f0532\u202f0130\u202f00", "DE89\u202f3704\u202f0044\u202f0532\u202f0130\u202f00", "iban"),
+    ("de89.3704.0044.0532.0130.00", "de89.3704.0044.0532.0130.00", "iban"),
+    ("DE89  3704 0044 0532 0130 00 und", "DE89  3704 0044 0532 0130 00", "iban"),
+    ("Wir sind 12 Leute: CH93 0076 2011 6238 5295 7", "CH93 0076 2011 6238 5295 7", "iban"),
     # one-time codes
     ("My verification code is 482913 but it expired", "482913", "code"),
     ("code is 123456", "123456", "code"),
@@ -94,6 +176,16 @@ FOUND = [
     ("OTP 482913", "482913", "code"),
     ("CVV 123", "123", "code"),
     ("the door code is 4711#", "4711", "code"),
+    ("PIN (Karte): 4711", "4711", "code"),
+    ("My bank PIN is, 4711", "4711", "code"),
+    ("the pin for my card: 4711", "4711", "code"),
+    ("pin ist vier sieben eins eins", "vier sieben eins eins", "code"),
+    ("I changed my PIN to 4711", "4711", "code"),
+    ("recovery code ABCD-EFGH-1234", "ABCD-EFGH-1234", "code"),
+    ("recovery codes:\n- 1a2b3-c4d5e\n- f6g7h-8i9j0\nbye", "1a2b3-c4d5e\n- f6g7h-8i9j0", "code"),
+    ("Backup-Codes: 8271 9283, 1029 3847", "8271 9283, 1029 3847", "code"),
+    ("Sicherheitscode 123", "123", "code"),
+    ("Prüfziffer 123", "123", "code"),
     # government ids
     ("my SSN is 536-90-4399", "536-90-4399", "government_id"),
     ("Meine Steuer-ID: 36 574 261 809", "36 574 261 809", "government_id"),
@@ -101,6 +193,8 @@ FOUND = [
     ("身份证 360426199101010071", "360426199101010071", "government_id"),
     ("codice fiscale RCCMNL83S18D969H", "RCCMNL83S18D969H", "government_id"),
     ("passport number: C01X00T47", "C01X00T47", "government_id"),
+    ("SVNR 1237 010180", "1237 010180", "government_id"),
+    ("SSN 078-05-1120", "078-05-1120", "government_id"),
     ("NINO AB 12 34 56 C", "AB 12 34 56 C", "government_id"),
 ]
 
@@ -154,6 +248,163 @@ KEPT = [
     "source code is 12000 lines long",
     "QR-Code: 12345",
     "Basic understanding2024 of things",
+    "The password should be 12 characters long.",
+    "Passwords should be at least 8-12 characters.",
+    "Das Passwort muss mindestens 12 Zeichen haben.",
+    "I changed my password to something stronger.",
+    "I changed my password yesterday.",
+    "Ich habe das Passwort auf dem Server geändert.",
+    "Das Passwort auf dem Laptop ändern wir morgen.",
+    "I set the password to expire after 90 days.",
+    "No password was given.",
+    "Login: see RFC6749 for details",
+    "Login / OAuth2 is planned",
+    "login page / sign-up page",
+    "The login and the profile page",
+    "Login with Google or Apple",
+    "I log in as anna on Monday",
+    "pass: 12 fail: 3",
+    "Tests: pass 12, fail 3",
+    "Boarding pass: LH2024",
+    "The pass is 2469m high",
+    "We pass 2024 items",
+    "pass the salt",
+    "PW: 12 kW",
+    "PSK is a modulation",
+    "pw of 5",
+    "密码是8位",
+    "密码为6-16位字符",
+    "密码使用bcrypt加密",
+    "密码是错误的",
+    "密码2024年更新过",
+    "请输入密码：",
+    "密码用SHA256加密",
+    "密码管理器推荐1Password",
+    "密码学是一门课",
+    "忘记密码了，帮我重置",
+    "密码长度至少8个字符",
+    "| Field | Type |\n|---|---|\n| password | string |\n| user | string |",
+    "| Feature | Password | SSO |\n|---|---|---|\n| MFA | optional | yes |",
+    "| password | the user's password |",
+    "properties:\n  password:\n    type: string\n    minLength: 8",
+    "Password:\nPlease choose one.",
+    "Passwords:\n- never share them\n- use a manager",
+    "Settings > Password > Change",
+    "password -> hash -> store",
+    "if password:\n    return user1",
+    "def f(password):\n    x1 = 2",
+    "for pw in range(10): print(pw)",
+    "pw = getpass()",
+    "PIN the tweet 2024",
+    "Pin 1234 is not connected to pin 56?",
+    "I pinned 2024 photos",
+    "pin: GPIO 17",
+    "Tan 2024 Collection",
+    "The recovery code is on paper.",
+    "recovery code path",
+    "backup code review",
+    "security code review-2024",
+    "The access code for the door is secret",
+    "verification code sent",
+    "source code v2-beta-1234",
+    "curl -u $USER:$PASS https://x",
+    "curl -u user:password https://x",
+    "docker run -u 1000:1000 -p 8080:80 img",
+    "docker run -p 5432:5432 postgres",
+    "mysql -p mydb",
+    "mkdir -p src/Main1/x",
+    "ssh -p 2222 host",
+    "rsync -a src/ dst2/",
+    "http GET x -a y",
+    "4111 1111 1111 1112",
+    "4012, 4055, 4100, 4213, 5100, 5233",
+    "4012\n4055\n4100\n4213\n5100\n5233",
+    "0.4111111111111111",
+    "2024-01-15 10:30:45 1234",
+    "Tel. 0049 170 1234 5678",
+    "+1 (415) 555-2671 ext 1234",
+    "GTIN 4006381333931",
+    "ISBN 9783161484100",
+    "DE12 is a road",
+    "at 12 people came to the party and stayed over night",
+    "The passphrase was never supplied.",
+    "The seed phrase is the most important thing you own.",
+    "A mnemonic is a memory aid for words and lists",
+    "Das Passwort ist im Tresor, die PIN auch.",
+    "Das Passwort für das WLAN ist im Flur notiert.",
+    "The password for the new portal is coming soon",
+    "password manager 1Password",
+    "Ich nutze 1Password als Passwortmanager",
+    "Python3.11 is the login language",
+    "My password is the same as before.",
+    "My password is too short",
+    "is the password case-sensitive?",
+    "Was ist das Passwort für den Gast?",
+    "Wie lautet das Passwort?",
+    "Das Passwort lautet anders.",
+    "passwordless login with OAuth2",
+    "The token is invalid",
+    "API key rotation in Q3 2024",
+    "The key: start early, finish 2024",
+    "Mein Code ist fertig",
+    "exit code: 1370",
+    "Der Code ist 12000 Zeilen lang",
+    "the code is 4711 lines",
+    "Fehlercode 50012",
+    "credentials: see the vault",
+    "credentials for staging: ask Anna",
+    "Zugangsdaten: bitte beim Support anfragen",
+    "Zugangsdaten für Mandant12 fehlen noch",
+    "Login-Seite für Release2024 fertig",
+    "login: Sprint 2024Q3 planned",
+    "pass rate: 98%",
+    "first_pass = run1",
+    "Pass: 98.5%",
+    "PASS: test_login_01",
+    "PASS tests/unit/test_x1.py",
+    "one pass, two fails",
+    "SSN stands for social security number",
+    "the ssn field",
+    "Ausweis verloren 2024",
+    "I spent ￥４２００ on １２ items",
+    "½ cup, ¾ cup, 1½ l",
+    "\xbd\u200b\u2026\xb2\xb3",
+    "Room 4111 1111",
+    "Orders 4111/1111",
+    "IPv6 2001:0db8:0000:0000:0000:ff00:0042:8329",
+    "uuid 41111111-1111-1111-1111-111111111111",
+    "ab12cd34ef56",
+    "id 4539578763621486x",
+    "Versicherungsnummer fehlt",
+    "Ich war um 18:30 im Login-Meeting",
+    "The default password was changed in 2024.",
+    "password was updated on 2024-05-01",
+    "das Passwort wurde am 01.05.2024 geändert",
+    "Das Passwort läuft in 90 Tagen ab",
+    "Set password_policy to strict",
+    "password policy from NIST 800-63B",
+    "password for user2 is expired",
+    "Reset password for anna2024",
+    "What's my password for server01?",
+    "the password of server01 was leaked",
+    "change the password for server01 to something new",
+    "I gave the password to Team42 yesterday",
+    "ich habe das Passwort an Team42 gegeben",
+    "das Passwort zu Server01 fehlt mir",
+    "Ich habe das Passwort in KeePass2 gespeichert",
+    "the password is in 1Password",
+    "password is stored in KeePass2",
+    "The passphrase is kept in the safe.",
+    "He used Python3 as the password store",
+    "for pw in words: print(pw[1:])",
+    "credentials: Credentials,\n    content_sha256: str",
+    "def change_password(self) -> UserType2[User]: ...",
+    "'IMAP password for %s on %s: ' % (user, host)",
+    "winreg.KEY_READ | winreg.KEY_WOW64_32KEY",
+    "4111, 1111, 1111, 1111, 2000",
+    "Password (bool): Whether to ask.",
+    "密码最长32个字符",
+    "口令红包2024个",
 ]
 
 
@@ -230,6 +481,40 @@ def test_many_cards_in_a_row(separator: str) -> None:
     redacted = redact(separator.join(cards))
     assert redacted.kinds == {"card": 30}
     assert redacted.text == separator.join(["[redacted:card]"] * 30)
+
+
+def test_every_cell_under_a_heading_for_passwords() -> None:
+    table = (
+        "| Konto | Passwort | Rolle |\n|:--|:-:|--:|\n"
+        "| anna | Blume99! | chef2 |\n| bob | fehlt | x1y |\n| eva | Tulpe88 | |\n\nTulpe88"
+    )
+    redacted = redact(table)
+    assert redacted.text == table.replace("Blume99!", "[redacted:password]").replace("Tulpe88", "[redacted:password]", 1)
+    assert redacted.kinds == {"password": 2}
+
+
+_TOLD = [text for text, _, kind in FOUND if kind in {"password", "card", "iban"} and text.isascii() and "\n" not in text]
+
+
+@given(
+    st.sampled_from(_TOLD), st.lists(st.integers(0, 80), min_size=1, max_size=6), st.sampled_from("\u200b\u200d\u2060\ufeff\u00ad")
+)
+def test_unseen_characters_hide_nothing(text: str, places: list[int], unseen: str) -> None:
+    hidden = text
+    for place in places:
+        place %= len(hidden)
+        hidden = hidden[:place] + unseen + hidden[place:]
+    assert redact(hidden).text.replace(unseen, "") == redact(text).text
+
+
+@given(st.text(st.sampled_from("aｂ½ﬁ\u200b\u0308uｱ٣\ufdfa\u3000 "), max_size=30))
+def test_the_copy_leads_back_to_the_original(text: str) -> None:
+    folded = fold(text)
+    spans = [folded.original(index, index + 1) for index in range(len(folded.text))]
+    assert all(0 <= start < end <= len(text) for start, end in spans)
+    assert spans == sorted(spans)
+    for char, (start, end) in zip(folded.text, spans, strict=True):
+        assert char in fold(text[start:end]).text
 
 
 def test_secrets_do_not_show_in_the_repr() -> None:
