@@ -5,8 +5,8 @@ write is in the object's own metadata (version number, who wrote it and why, whi
 lost reply recognises its write. A candidate waits in a second, unversioned bucket of the company until it is committed: in the
 first one every candidate and its removal would stay for ever as versions.
 
-A file that another program put there, without our metadata, is read like any other, except that secrets are redacted on the
-way: nobody did that when it was written. Its version number follows from its place in the list of versions.
+A file that another program put there is read like any other (see :mod:`memory.profile_file`); its version number follows from its
+place in the list of versions.
 """
 
 from __future__ import annotations
@@ -17,34 +17,41 @@ import hashlib
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 
 import structlog
 
-from memory.model.document import Document, Frontmatter, decode_text, parse_document, render_document
-from memory.model.errors import InvalidInput, ProfileConflict, UnreadableProfile
+from memory.model.document import Frontmatter, parse_document, render_document
+from memory.model.errors import InvalidInput, ProfileConflict
 from memory.model.ids import body_hash, is_segment, short_hash
-from memory.model.profile import EMPTY_PROFILE, Profile
-from memory.model.redaction import redact
+from memory.model.profile import Profile
 from memory.model.scope import Scope
 from memory.ports import ObjectInfo, ObjectStore, ObjectTooLarge, PreconditionFailed, StoredObject
+from memory.profile_file import (
+    BODY_HASH,
+    CAUSE,
+    MAX_CACHED_BYTES,
+    MAX_DOCUMENT_BYTES,
+    TURNS,
+    VERSION,
+    WRITE_KEY,
+    Noted,
+    ProfileSnapshot,
+    empty_document,
+    read_file,
+    unreadable,
+    version_numbers,
+)
 
 PROFILE_FILE = "memory.md"
-MAX_DOCUMENT_BYTES = 2 * 1024 * 1024
-"""More than the 1 MiB that an editor may save, since frontmatter and strict form add to it."""
 MAX_HISTORY = 1000
 
 _CONTENT_TYPE = "text/markdown; charset=utf-8"
-_VERSION, _WRITE_KEY, _CAUSE, _TURNS, _HASH = "version", "write-key", "cause", "applied-turns", "body-sha256"
 _MARKS = {"hidden-from-chat": "true", "no-ingestion": "true"}
 _HEADS_AT_ONCE = 8
 _LOOK_BACK = 32
-_MAX_CACHED_BYTES = 64 * 1024
-_QUICK_BYTES = 8 * 1024
-"""Redacted on the spot, in a millisecond or two."""
 _MAX_TURNS_CHARS = 1100
 _PLAIN_TENANT = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _CANDIDATE = re.compile(r"[0-9a-f]{64}(?:-[0-9a-f]{16})?")
@@ -56,39 +63,6 @@ _TOKEN = re.compile(r"[!-+\--~]{1,128}")
 _MAX_RECENT = 128
 
 _log = structlog.get_logger("afterturn.profiles")
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileSnapshot:
-    """A profile as it was read. Without a file: ``exists`` is false, the profile is empty, the version 0.
-
-    ``applied_turns``: what names the turns that it is known to hold. ``write_key`` and ``cause`` are None for a file that
-    another program wrote (``foreign``); ``redacted``: there were secrets in it, which ``document`` does not have.
-    ``oversized``: bytes of a file that is too large to be read; then ``document`` is empty, and good for nothing but to be
-    written over.
-    """
-
-    exists: bool
-    document: Document
-    etag: str | None = None
-    version: int = 0
-    version_id: str | None = None
-    applied_turns: tuple[str, ...] = ()
-    write_key: str | None = None
-    cause: str | None = None
-    modified_at: datetime | None = None
-    redacted: bool = False
-    oversized: int | None = None
-
-    @property
-    def foreign(self) -> bool:
-        """Whether another program wrote the file, or changed it in place."""
-        return self.exists and self.write_key is None
-
-    @property
-    def as_stored(self) -> bool:
-        """Whether ``document`` is what is in the store: only then can a write be left out because it would change nothing."""
-        return not self.redacted and self.oversized is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +159,8 @@ class Profiles:
             return known[1]
         snapshot = await self._read_now(scope, root)
         if snapshot.oversized is not None and not to_overwrite:
-            raise _unreadable(snapshot)
-        if snapshot.document.body and len(snapshot.document.body) <= _MAX_CACHED_BYTES:
+            raise unreadable(snapshot)
+        if snapshot.document.body and len(snapshot.document.body) <= MAX_CACHED_BYTES:
             self._recent[where] = (time.monotonic(), snapshot)
             self._recent.move_to_end(where)
             if len(self._recent) > _MAX_RECENT:
@@ -198,12 +172,13 @@ class Profiles:
     async def _read_now(self, scope: Scope, root: str) -> ProfileSnapshot:
         stored = await self._get(scope, root)
         if stored is None:
-            return ProfileSnapshot(exists=False, document=_empty_document(scope))
-        noted = _Noted.read(stored.info)
-        foreign = not noted.is_of(stored)
-        # Another program wrote it, perhaps with a copy of our metadata: count instead.
-        version = await self._number(scope, root, stored.info) if noted.version is None or foreign else noted.version
-        return await _snapshot(scope, stored, noted, version, foreign=foreign)
+            return ProfileSnapshot(exists=False, document=empty_document(scope))
+        noted = Noted.read(stored.info)
+        version = noted.version
+        if version is None or not noted.is_of(stored):
+            # Another program wrote it, perhaps with a copy of our metadata: count instead.
+            version = await self._number(scope, root, stored.info)
+        return await read_file(scope, stored, noted, version)
 
     async def _get(self, scope: Scope, root: str, version_id: str | None = None) -> StoredObject | None:
         """With an empty body where it is too large to be read."""
@@ -219,7 +194,7 @@ class Profiles:
         if not limit or not listed:
             return []
         heads = await self._heads(self.bucket(scope.tenant), listed[:limit])
-        numbers = _numbers([noted.version for noted in heads], older=len(listed) - len(heads))
+        numbers = version_numbers([noted.version for noted in heads], older=len(listed) - len(heads))
         return [
             VersionInfo(
                 version=number,
@@ -241,7 +216,7 @@ class Profiles:
         current = await self.read(scope, root, to_overwrite=True)
         if current.exists and current.version == version:
             if current.oversized is not None:
-                raise _unreadable(current)
+                raise unreadable(current)
             return current
         # Versions are numbered without gaps as a rule, so the wanted one is as far down the list as the numbers say.
         distance = current.version - version if current.exists else MAX_HISTORY
@@ -257,10 +232,10 @@ class Profiles:
         stored = await self._get(scope, root, wanted.version_id)
         if stored is None:
             return None
-        noted = _Noted.read(stored.info)
-        found = await _snapshot(scope, stored, noted, wanted.version, foreign=not noted.is_of(stored))
+        noted = Noted.read(stored.info)
+        found = await read_file(scope, stored, noted, wanted.version)
         if found.oversized is not None:
-            raise _unreadable(found)
+            raise unreadable(found)
         return found
 
     # ------------------------------------------------------------------------------------------------------------- writing
@@ -311,11 +286,11 @@ class Profiles:
             version = max(version, 1 + await self._last_number(scope, root))
         metadata = {
             **_MARKS,
-            _VERSION: str(version),
-            _WRITE_KEY: write_key,
-            _CAUSE: cause,
-            _TURNS: _joined(applied_turns),
-            _HASH: hashlib.sha256(data).hexdigest(),
+            VERSION: str(version),
+            WRITE_KEY: write_key,
+            CAUSE: cause,
+            TURNS: _joined(applied_turns),
+            BODY_HASH: hashlib.sha256(data).hexdigest(),
         }
         try:
             info = await self._store.put(
@@ -340,7 +315,7 @@ class Profiles:
         current = await self._store.head(bucket, key)
         if current is None:
             return None
-        noted = _Noted.read(current)
+        noted = Noted.read(current)
         if noted.write_key == write_key and noted.version is not None:
             return Written(noted.version, current.etag, current.version_id, repeated=True)
         newer: list[ObjectInfo] = []
@@ -403,13 +378,13 @@ class Profiles:
         listed = await self._store.list_versions(self.bucket(scope.tenant), self.key(scope, root), limit=MAX_HISTORY)
         return [info for info in listed if not info.is_delete_marker]
 
-    async def _heads(self, bucket: str, versions: Sequence[ObjectInfo]) -> list[_Noted]:
+    async def _heads(self, bucket: str, versions: Sequence[ObjectInfo]) -> list[Noted]:
         """The metadata of these versions, a few requests at a time; empty for one that has gone meanwhile."""
-        found: list[_Noted] = []
+        found: list[Noted] = []
         for start in range(0, len(versions), _HEADS_AT_ONCE):
             part = versions[start : start + _HEADS_AT_ONCE]
             heads = await asyncio.gather(*(self._store.head(bucket, info.key, info.version_id) for info in part))
-            found += [_Noted.read(head) if head else _Noted() for head in heads]
+            found += [Noted.read(head) if head else Noted() for head in heads]
         return found
 
     async def _number(self, scope: Scope, root: str, current: ObjectInfo) -> int:
@@ -428,101 +403,6 @@ def candidate_name(text: str, *, owner: str | None = None) -> str:
     Two owners of the same text have two candidates: neither loses its own when the other is done.
     """
     return body_hash(text) if owner is None else f"{body_hash(text)}-{short_hash(owner)}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Noted:
-    """What a file's metadata says; None where it says nothing that can be read."""
-
-    version: int | None = None
-    write_key: str | None = None
-    cause: str | None = None
-    turns: tuple[str, ...] = ()
-    hash: str | None = None
-
-    @classmethod
-    def read(cls, info: ObjectInfo) -> _Noted:
-        noted: Mapping[str, str] = info.metadata
-        number = noted.get(_VERSION, "")
-        return cls(
-            version=int(number) if number.isascii() and number.isdigit() and 0 < len(number) < 16 else None,
-            write_key=noted.get(_WRITE_KEY),
-            cause=noted.get(_CAUSE),
-            turns=tuple(turn for turn in noted.get(_TURNS, "").split(",") if turn),
-            hash=noted.get(_HASH),
-        )
-
-    def is_of(self, stored: StoredObject) -> bool:
-        """Whether this file was written with it: another program may have left our metadata on a file that it changed."""
-        return self.write_key is not None and self.hash == hashlib.sha256(stored.data).hexdigest()
-
-
-def _numbers(noted: Sequence[int | None], *, older: int) -> list[int]:
-    """Version numbers of a history, newest first: the noted ones, and for files without one the number after that before."""
-    numbers: list[int] = []
-    last = older
-    for number in reversed(noted):
-        last = max(last + 1, number) if number is not None else last + 1
-        numbers.append(last)
-    return numbers[::-1]
-
-
-async def _snapshot(scope: Scope, stored: StoredObject, noted: _Noted, version: int, *, foreign: bool) -> ProfileSnapshot:
-    info = stored.info
-    oversized = info.size if info.size > MAX_DOCUMENT_BYTES else None
-    redacted = False
-    if oversized is not None:
-        document = _empty_document(scope)
-    elif foreign:
-        # Up to megabytes: in a thread, so that other users go on.
-        in_place = len(stored.data) <= _QUICK_BYTES
-        found = _clean(stored.data, scope.user_id) if in_place else await asyncio.to_thread(_clean, stored.data, scope.user_id)
-        document, redacted = found
-    else:
-        document = _parse(stored.data, scope.user_id)
-    return ProfileSnapshot(
-        exists=True,
-        document=document,
-        etag=info.etag,
-        version=version,
-        version_id=info.version_id,
-        applied_turns=noted.turns,
-        write_key=None if foreign else noted.write_key,
-        cause=None if foreign else noted.cause,
-        modified_at=info.modified_at,
-        redacted=redacted,
-        oversized=oversized,
-    )
-
-
-@lru_cache(maxsize=4)
-def _clean(data: bytes, user_id: str) -> tuple[Document, bool]:
-    """A file of another program without its secrets, and whether it had any. A large one takes a second, and every turn asks."""
-    found = redact(decode_text(data))
-    return parse_document(found.text, user_id=user_id), found.found
-
-
-def _unreadable(snapshot: ProfileSnapshot) -> UnreadableProfile:
-    return UnreadableProfile(
-        f"version {snapshot.version} of the profile has {snapshot.oversized} bytes, more than the {MAX_DOCUMENT_BYTES} that are "
-        f"read (another program wrote it): bring an earlier version back, or save a shorter text over it",
-        etag=snapshot.etag,
-        version=snapshot.version,
-    )
-
-
-def _parse(data: bytes, user_id: str) -> Document:
-    return _parse_small(data, user_id) if len(data) <= _MAX_CACHED_BYTES else parse_document(data, user_id=user_id)
-
-
-@lru_cache(maxsize=128)
-def _parse_small(data: bytes, user_id: str) -> Document:
-    """A turn reads the same file three times (load, gate, consolidate), and parsing costs as much as half a request."""
-    return parse_document(data, user_id=user_id)
-
-
-def _empty_document(scope: Scope) -> Document:
-    return Document(Frontmatter(user_id=scope.user_id), EMPTY_PROFILE, "")
 
 
 def _joined(turns: Sequence[str]) -> str:
@@ -564,3 +444,6 @@ def _checked_document(document: str) -> bytes:
     if not parse_document(document, user_id="-").body.strip():
         raise InvalidInput("the document has no text below its frontmatter; an empty file is never written")
     return data
+
+
+__all__ = ["MAX_DOCUMENT_BYTES", "ProfileSnapshot", "Profiles", "VersionInfo", "Written", "candidate_name"]

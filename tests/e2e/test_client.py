@@ -175,7 +175,7 @@ class TestEdit:
             await client.edit_profile(who, "- x", expected_etag=None, edit_id="")
 
     async def test_the_ways_out_of_a_file_that_is_too_large(
-        self, client: MemoryClient, workers: None, who: tuple[str, str]
+        self, client: MemoryClient, workers: None, settings: Settings, who: tuple[str, str]
     ) -> None:
         await client.edit_profile(who, "## Identity\n- Ann", expected_etag=None)
         profiles, scope = client._parts.profiles, Scope.of(*who)
@@ -193,7 +193,12 @@ class TestEdit:
         assert (summary.outcome, summary.reason) == (Outcome.KEPT, "consolidate_failed:UnreadableProfile")
         assert (await client.rollback(who, 1)).version == 3
         await profiles._store.put(*place, b"- x\n" * 600_000)
-        assert (await client.edit_profile(who, "## Identity\n- Ann L.", expected_etag=refused.value.etag)).version == 5
+        assert (await client.history(who))[0].etag == refused.value.etag
+        command = ("profile", "edit", "--file", "-", "--tenant", who[0], "--user", who[1], "--json")
+        env = {**as_environment(settings), **server_of(await connect(settings))}
+        said = b"## Identity\n- Ann L."
+        done = await asyncio.to_thread(afterturn, *command, data_dir=settings.data_dir, env=env, stdin=said)
+        assert (done.json["status"], done.json["version"]) == ("saved", 5), done
         assert "Ann L." in (await client.load(who, allow_user_memory=True)).body
 
     async def test_deleting_all_text_empties_the_memory(self, client: MemoryClient, workers: None, who: tuple[str, str]) -> None:
