@@ -1,6 +1,6 @@
 """Consolidation: the old profile and the latest turns go to the memory model; what comes back is checked before it counts.
 
-    ask → parse (one repair) → redact → loss guard (one explanation) → stamp → scrub (optional) → budget (condense, cut)
+    ask → parse (one repair) → clean → loss guard (one explanation) → stamp → scrub (optional) → budget (condense, cut)
 
 Nothing here knows Temporal, a store or a provider. A model's reply is untrusted input: whatever it says, the result is the old
 profile, or a complete new one that parses, fits the budget and lost nothing unexplained.
@@ -12,14 +12,17 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import cache
+from typing import TypedDict
 
 from memory import prompts
 from memory.model.budget import check_condensed, cut_to_budget, fits
 from memory.model.directory import ConsolidationMode
+from memory.model.echo import Instructions, drop_echoes
 from memory.model.edits import apply_edits, parse_edits
 from memory.model.errors import MalformedOutput, ModelError, ModelRejected
 from memory.model.grounding import find_invention
-from memory.model.loss_guard import Loss, find_loss
+from memory.model.loss_guard import Loss, ends_early, find_core_loss, find_loss, find_removal
 from memory.model.profile import Profile, parse_body, render_body
 from memory.model.recent import stamp_recent_topics
 from memory.model.redaction import redact
@@ -106,15 +109,15 @@ class Consolidator:
             new, reply = await self._ask(old, request)
             if new is None:
                 return self._end(None, None)
-            new = self._redacted(new)
-            loss = self._loss(old, new, turns)
+            new = self._cleaned(old, new, turns)
+            loss = self._loss(old, new, turns, now)
             if loss is not None:
                 self._flag("loss_guard")
                 new, _ = await self._ask(old, prompts.loss_request(request, reply.text, loss))
                 if new is None:
                     return self._end(None, None)
-                new = self._redacted(new)
-                if self._loss(old, new, turns) is not None:
+                new = self._cleaned(old, new, turns)
+                if self._loss(old, new, turns, now) is not None:
                     return self._end(None, "loss_guard")
             new = stamp_recent_topics(old, new, [turn.occurred_at for turn in turns])
             if _same(old, new):
@@ -126,7 +129,7 @@ class Consolidator:
                 new = scrubbed
         except MalformedOutput:
             return self._end(None, "malformed_output")
-        new = await self._within_budget(new, now)
+        new = await self._within_budget(old, new, turns, now)
         return self._end(None if _same(old, new) else new, None)
 
     # ---------------------------------------------------------------------------------------------------------- model calls
@@ -163,7 +166,11 @@ class Consolidator:
             edits = parse_edits(reply.text)
             return None if isinstance(edits, Noop) else apply_edits(old, edits)
         parsed = parse_profile_reply(reply.text)
-        return None if isinstance(parsed, Noop) else parsed
+        if isinstance(parsed, Noop):
+            return None
+        if ends_early(old, parsed):
+            raise MalformedOutput("the reply ends within a bullet of the profile and what follows it is missing; it looks cut off")
+        return parsed
 
     async def _scrub(self, profile: Profile) -> Profile | None:
         """The second pass over a changed profile; None when it cannot vouch for it."""
@@ -177,13 +184,15 @@ class Consolidator:
             return None
         if isinstance(verdict, Clean):
             return profile
-        # The pass may take away and rephrase, never add.
-        if find_invention(profile, verdict) is not None:
+        # The pass may take away and rephrase, but neither add nor take away much: what it cuts by mistake nobody would notice.
+        if find_invention(profile, verdict) is not None or ends_early(profile, verdict):
+            return None
+        if find_removal(profile, verdict, **self._thresholds) is not None:
             return None
         self._flag("scrubbed")
         return self._redacted(verdict)
 
-    async def _within_budget(self, profile: Profile, now: datetime) -> Profile:
+    async def _within_budget(self, old: Profile, profile: Profile, turns: Sequence[Turn], now: datetime) -> Profile:
         """Condense by the model, then cut by rule. A failing condense call is no reason to lose the rewrite: the rule cuts."""
         count, cap = self._counter.count, self._rules.max_tokens
         profile = Profile(profile.sections)
@@ -196,7 +205,7 @@ class Consolidator:
             reasoning=self._model.reasoning,
         )
         try:
-            condensed = self._condensed(profile, await self._call(request))
+            condensed = self._condensed(old, profile, turns, await self._call(request))
         except ModelError:
             self._flag("condense_failed")
             condensed = None
@@ -208,7 +217,8 @@ class Consolidator:
         self._flag("truncated")
         return cut_to_budget(profile, count, cap, today=now.date())
 
-    def _condensed(self, before: Profile, reply: ChatReply) -> Profile | None:
+    def _condensed(self, old: Profile, before: Profile, turns: Sequence[Turn], reply: ChatReply) -> Profile | None:
+        """The condensed profile, or None when the cut by rule is safer: it takes Identity and Communication Preferences last."""
         if reply.stop is not StopReason.END:
             return None
         try:
@@ -218,7 +228,14 @@ class Consolidator:
         if isinstance(parsed, Noop):
             return None
         parsed = self._redacted(parsed)
-        return parsed if check_condensed(before, parsed, self._counter.count, self._rules.max_tokens) is None else None
+        if check_condensed(before, parsed, self._counter.count, self._rules.max_tokens) is not None:
+            return None
+        # Against the old profile too: half of the half that the rewrite kept would be too little.
+        for earlier, said in ((before, ""), (old, _said(turns))):
+            if find_core_loss(earlier, parsed, said, **self._thresholds) is not None:
+                self._flag("condense_refused")
+                return None
+        return parsed
 
     # --------------------------------------------------------------------------------------------------------------- checks
 
@@ -230,15 +247,22 @@ class Consolidator:
         self._flag("redacted")
         return parse_body(redacted.text)
 
-    def _loss(self, old: Profile, new: Profile, turns: Sequence[Turn]) -> Loss | None:
-        said = "\n".join(turn.user_text or "" for turn in turns)
-        return find_loss(
-            old,
-            new,
-            said,
-            max_lost_fraction=self._rules.loss_guard_max_lost_fraction,
-            min_bullets=self._rules.loss_guard_min_bullets,
-        )
+    def _cleaned(self, old: Profile, new: Profile, turns: Sequence[Turn]) -> Profile:
+        """Without secrets and without text of the prompts."""
+        without = drop_echoes(old, new, _said(turns), _instructions())
+        if without is not new:
+            self._flag("prompt_echo")
+        return self._redacted(without)
+
+    def _loss(self, old: Profile, new: Profile, turns: Sequence[Turn], now: datetime) -> Loss | None:
+        return find_loss(old, new, _said(turns), today=now.date(), **self._thresholds)
+
+    @property
+    def _thresholds(self) -> _Thresholds:
+        return {
+            "max_lost_fraction": self._rules.loss_guard_max_lost_fraction,
+            "min_bullets": self._rules.loss_guard_min_bullets,
+        }
 
     def _flag(self, flag: str) -> None:
         if flag not in self._flags:
@@ -246,6 +270,21 @@ class Consolidator:
 
     def _end(self, profile: Profile | None, kept: str | None) -> Consolidation:
         return Consolidation(profile, kept, tuple(self._flags), self._usage)
+
+
+class _Thresholds(TypedDict):
+    max_lost_fraction: float
+    min_bullets: int
+
+
+@cache
+def _instructions() -> Instructions:
+    return Instructions(prompts.all_prompt_texts())
+
+
+def _said(turns: Sequence[Turn]) -> str:
+    """The user's words; those of the assistant explain nothing."""
+    return "\n".join(turn.user_text or "" for turn in turns)
 
 
 def _same(old: Profile, new: Profile) -> bool:

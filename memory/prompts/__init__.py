@@ -14,10 +14,11 @@ from memory.prompts.builders import (
     scrub_request,
     with_more_room,
 )
-from memory.prompts.texts import PROMPT_VERSION
+from memory.prompts.texts import PROMPT_VERSION, all_prompt_texts
 
 __all__ = [
     "PROMPT_VERSION",
+    "all_prompt_texts",
     "condense_request",
     "consolidate_request",
     "gate_request",

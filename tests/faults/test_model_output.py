@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -291,3 +292,148 @@ async def test_a_hand_made_profile_far_over_budget_is_cut_before_it_goes_to_a_mo
     assert Words().count(model.requests[0].messages[0].text) < 2000
     assert "Ada Keller" in model.requests[0].messages[0].text
     assert (result.profile, result.kept, result.flags) == (None, None, ("input_cut",))
+
+
+# ---------------------------------------------------------------------------------------- what the second calls may not do
+
+
+KEY = "sk-ant-api03-" + "A1b2C3d4" * 8
+BLANK = profile_text()
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        BLANK,
+        profile_text(identity="- Lives in Porto", preferences="- Prefers short answers"),
+        GOOD.replace("- Name: Ada Keller\n- Works at Northwind as a data engineer\n- Lives in Porto", "_(empty)_"),
+        GOOD.replace("- Prefers short answers\n- Wants examples in Python", "_(empty)_"),
+        GOOD[: GOOD.index("report to") + 3],
+    ],
+)
+async def test_a_privacy_pass_that_takes_much_away_does_not_vouch_for_the_profile(verdict: str) -> None:
+    result, _ = await consolidate(GOOD, scrub=verdict)
+    assert (result.profile, result.kept) == (None, "privacy_scrub")
+
+
+async def test_a_privacy_pass_may_rephrase_and_shorten() -> None:
+    told = GOOD.replace("- Builds the", "- Reviews the portfolios of the clients Bob Stone and Eve Adams\n- Builds the")
+    cleaned = GOOD.replace("- Builds the", "- Reviews portfolios of clients\n- Builds the")
+    result, _ = await consolidate(told, scrub=cleaned)
+    assert result.profile == parse_body(cleaned)
+
+
+async def test_a_secret_that_the_privacy_pass_gives_back_is_taken_out() -> None:
+    # The secret is made of two bullets of the profile, so it is no invention of the pass.
+    work = "- Builds the invoice pipeline, due in September"
+    split = GOOD.replace(work, f"{work}\n- The first word is password\n- The second word is Wq7hunter2")
+    joined = GOOD.replace(work, f"{work}\n- The first word is password\n- password: Wq7hunter2")
+    result, _ = await consolidate(split, scrub=joined)
+    assert "hunter2" not in bullets(result)
+    assert {"scrubbed", "redacted"} <= set(result.flags)
+
+
+async def test_a_secret_that_condensing_gives_back_is_taken_out() -> None:
+    tasks = "\n".join(f"- Task number {n} of the invoice project is open" for n in range(80))
+    long = profile_text(
+        identity="- Name: Ada Keller", work=f"{tasks}\n- The first word is password\n- The second word is Wq7hunter2"
+    )
+    short = profile_text(identity="- Name: Ada Keller", work="- Many open tasks of the invoice project\n- password: Wq7hunter2")
+    result, _ = await consolidate(long, turn=said("My name is Ada Keller"), max_tokens=200, condense=short, old=EMPTY_PROFILE)
+    assert "hunter2" not in bullets(result)
+    assert {"condensed", "redacted"} <= set(result.flags)
+
+
+async def test_condensing_may_not_lose_who_the_user_is() -> None:
+    tasks = "\n".join(f"- Task number {n} of the invoice project is open" for n in range(80))
+    long = GOOD.replace("- Builds the invoice pipeline, due in September", tasks)
+    lossy = profile_text(
+        identity="- Lives in Porto", preferences="- Prefers short answers", work="- Many open tasks of the invoice project"
+    )
+    result, _ = await consolidate(long, max_tokens=200, condense=lossy)
+    assert {"condense_refused", "truncated"} <= set(result.flags)
+    assert "condensed" not in result.flags
+    for name in ("Identity", "Communication Preferences"):
+        assert result.profile is not None
+        assert result.profile.section(name) == parse_body(GOOD).section(name)
+    assert Words().count(bullets(result)) <= 200
+
+
+async def test_two_halves_are_not_lost_one_after_the_other() -> None:
+    four = "- Name: Ada Keller\n- Works at Northwind as a data engineer\n- Lives in Lisbon\n- Speaks Portuguese"
+    old = parse_body(profile_text(identity=four))
+    tasks = "\n".join(f"- Task number {n} of the invoice project is open" for n in range(80))
+    half = profile_text(identity="- Name: Ada Keller\n- Lives in Lisbon", work=tasks)
+    quarter = profile_text(identity="- Name: Ada Keller", work="- Many open tasks of the invoice project")
+    result, _ = await consolidate(half, old=old, turn=said("I have many tasks."), max_tokens=200, condense=quarter)
+    assert "condense_refused" in result.flags
+    assert "Lives in Lisbon" in bullets(result)
+
+
+# ------------------------------------------------------------------------------------------------------------ 11, 12 again
+
+
+THREE_TO_DO = "- Send the report to the team by Friday\n- Book the hotel for the offsite\n- Call the tax adviser about the return"
+
+
+@pytest.mark.parametrize("missing", [3, 20, 38, 42, 60, 80])
+async def test_a_reply_that_ends_early_though_the_provider_says_it_is_complete_is_not_stored(missing: int) -> None:
+    old = parse_body(profile_text(identity="- Name: Ada Keller", follow_ups=THREE_TO_DO))
+    whole = profile_text(identity="- Name: Ada Keller\n- Lives in Porto", follow_ups=THREE_TO_DO)
+    early = whole.rstrip()[:-missing]
+    result, model = await consolidate(early, old=old, loss=early)
+    assert result.profile is None
+    assert result.kept in ("malformed_output", "loss_guard")
+    result, _ = await consolidate([early, whole], old=old, repair=whole)
+    assert result.profile == parse_body(whole)
+    assert len(model.requests) == 2
+
+
+async def test_an_emptied_section_outside_of_the_core_is_sent_back() -> None:
+    work = "- Builds the invoice pipeline\n- Plans the move to Kafka\n- Wants to lead the platform team"
+    old = parse_body(profile_text(identity="- Name: Ada Keller", work=work))
+    emptied = profile_text(identity="- Name: Ada Keller\n- Lives in Porto")
+    result, _ = await consolidate(emptied, old=old)
+    assert (result.profile, result.kept) == (None, "loss_guard")
+    done = said("The invoice pipeline is done, the move to Kafka is cancelled, and I no longer want to lead the platform team.")
+    result, _ = await consolidate(profile_text(identity="- Name: Ada Keller"), old=old, turn=done)
+    assert result.kept is None
+    assert "Kafka" not in bullets(result)
+
+
+async def test_a_swapped_person_is_not_stored() -> None:
+    other = GOOD.replace("Ada Keller", "Bernd Maier").replace("Northwind", "Contoso").replace("Porto", "Berlin")
+    result, _ = await consolidate(other, turn=said("What is the capital of Portugal?"))
+    assert (result.profile, result.kept) == (None, "loss_guard")
+
+
+ECHOES = [
+    "name, role, employer, team, place, time zone, language.",
+    "**Identity:** name, role, employer, team, place, time zone, language",
+    "Only tasks the user committed to or asked to be reminded of",
+    "ADD durable facts the user states about themselves.",
+    "A short log of what fits nowhere else, newest last",
+    "Answer with that one word, UPDATE or NOOP.",
+    "2026-06-17 12:00 UTC: a short log of what fits nowhere else",
+]
+
+
+@pytest.mark.parametrize("echo", ECHOES)
+async def test_text_of_the_prompt_is_not_stored(echo: str) -> None:
+    result, _ = await consolidate(GOOD.replace("- Name: Ada", f"- {echo}\n  - Likes tea\n- Name: Ada"))
+    assert result.profile is not None
+    assert result.profile.section("Identity")[0].text == "Likes tea"
+    assert "prompt_echo" in result.flags
+    edit = json.dumps({"edits": [{"op": "add", "to": "I", "text": echo}]})
+    result, _ = await consolidate(edit, mode=ConsolidationMode.EDITS)
+    assert (result.profile, result.kept, result.flags) == (None, None, ("prompt_echo",))
+
+
+async def test_the_users_own_words_are_no_echo_of_the_prompt() -> None:
+    text = "name, role, employer, team, place, time zone, language"
+    told = GOOD.replace("- Builds", f"- Form fields: {text}\n- {text}\n- Builds")
+    result, _ = await consolidate(told, turn=said(f"I moved to Porto. My form has these fields: {text}."))
+    assert result.profile == parse_body(told)
+    result, _ = await consolidate(told, old=parse_body(told.replace("Porto", "Lisbon")))
+    assert result.profile == parse_body(told)
+    assert "prompt_echo" not in result.flags
