@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
+# Tests mostly wait for servers, so three at once fit two cores. TEST_PROCESSES=0 runs them in one process.
+TEST_PROCESSES ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test dev lint format bench replay histories llamacpp lock clean setup setup-dev
@@ -15,7 +17,7 @@ demo: setup ## a real conversation through real engines on this machine
 	$(BIN)/afterturn demo $(ARGS)
 
 test: setup-dev ## the whole suite: real Temporal, S3, SQLite and PostgreSQL
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
 dev: setup ## all engines, worker and schedule; Ctrl-C stops them
 	$(BIN)/afterturn dev $(ARGS)

@@ -26,7 +26,7 @@ from memory.llm.factory import build_models
 from memory.llm.simulated_prompt import read_request
 from memory.model.scope import Scope
 from memory.model.steps import BatchInput, Plan, TurnRef, UserRef
-from memory.model.turn import Outcome, Turn
+from memory.model.turn import Outcome, StoredTurn, Turn
 from memory.profiles import Profiles
 from memory.settings import load_settings
 from memory.stores.objects.minio import MinioObjectStore
@@ -214,7 +214,15 @@ async def test_a_blocking_store_call_does_not_starve_the_heartbeats(tmp_path: Pa
         )
         store = MinioObjectStore.from_settings(settings)
         models = build_models(settings)
-        log: Any = None  # the profile comes first
+
+        at = datetime.now(UTC)
+
+        class Ledger:
+            async def turns(self, scope: Scope, turn_ids: Sequence[str]) -> list[StoredTurn]:
+                turn = Turn(turn_id="t1", user_text="I live in Porto.", occurred_at=at)
+                return [StoredTurn(turn=turn, ordinal=1, attempt=0, state="pending", recorded_at=at)]
+
+        log: Any = Ledger()
         steps = ModelActivities(
             models, log, Profiles(store, bucket_prefix="test"), loss_guard_max_lost_fraction=0.5, loss_guard_min_bullets=2
         )
