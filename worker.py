@@ -147,24 +147,41 @@ def _warm_up(parts: Collaborators, model: str) -> None:
 
 
 async def run_worker(settings: Settings, queues: Sequence[str] = QUEUES) -> None:
-    """Work until SIGTERM or SIGINT. Raises what ``check_dependencies`` and ``metrics_runtime`` raise."""
+    """Work until SIGTERM or SIGINT, which call off a start as well.
+
+    Raises what ``check_dependencies`` and ``metrics_runtime`` raise.
+    """
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101
     stop = asyncio.Event()
+    working = False
+
+    def end() -> None:
+        if not working and not stop.is_set():
+            task.cancel()
+        stop.set()
+
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, stop.set)
-    runtime = await asyncio.to_thread(metrics_runtime, settings)
-    client = await connect(settings, runtime=runtime)
-    async with open_collaborators(settings, client) as parts:
-        await check_dependencies(settings, client, parts)
-        async with AsyncExitStack() as stack:
-            for worker in build_workers(client, settings, build_activities(parts), queues):
-                await stack.enter_async_context(worker)
-            _log.info(
-                "worker_started", queues=",".join(queues), model=settings.language_model, metrics=settings.metrics_address or "off"
-            )
-            await stop.wait()
-            _log.info("worker_stopping", grace_s=settings.graceful_shutdown_s)
-        _log.info("worker_stopped")
+        loop.add_signal_handler(signum, end)
+    try:
+        runtime = await asyncio.to_thread(metrics_runtime, settings)
+        client = await connect(settings, runtime=runtime)
+        async with open_collaborators(settings, client) as parts:
+            await check_dependencies(settings, client, parts)
+            async with AsyncExitStack() as stack:
+                for worker in build_workers(client, settings, build_activities(parts), queues):
+                    await stack.enter_async_context(worker)
+                working = True
+                names, metrics = ",".join(queues), settings.metrics_address or "off"
+                _log.info("worker_started", queues=names, model=settings.language_model, metrics=metrics)
+                await stop.wait()
+                _log.info("worker_stopping", grace_s=settings.graceful_shutdown_s)
+    except asyncio.CancelledError:
+        if working or not stop.is_set():
+            raise
+        task.uncancel()
+    _log.info("worker_stopped")
 
 
 def main() -> None:

@@ -56,6 +56,9 @@ def _run(argv: Sequence[str] | None, state: State) -> int:
     try:
         result = app(args=None if argv is None else list(argv), prog_name="afterturn", standalone_mode=False, obj=state)
     except Abort:
+        # A question was left open: by Ctrl-C, or there is nobody to answer it.
+        sys.stderr.write("\n")
+        _say("not confirmed, so nothing was done; --yes does not ask")
         return EXIT_INTERRUPTED
     except TyperException as error:
         if type(error).__name__ == "NoArgsIsHelpError":

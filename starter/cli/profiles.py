@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,8 +31,9 @@ from starter.cli.state import (
 )
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from memory.model.scope import Scope
-    from starter.client import MemoryClient
     from starter.views import EditResult, ProfileView
 
 MAX_BODY_BYTES = 1024 * 1024
@@ -144,27 +147,20 @@ def edit(
     as_json: JsonOption = False,
 ) -> None:
     """Change the profile by hand: in the editor of $VISUAL or $EDITOR, from a file, or from standard input."""
-    run(_edit(state_of(ctx), tenant, user, file, as_json=as_json))
-
-
-async def _edit(state: State, tenant: str, user: str, file: str | None, *, as_json: bool) -> None:
-    scope = scope_of(tenant, user)
-    given = None if file is None else _read_body(file)
-    async with open_client(state.settings()) as client:
-        etag, body = await _stored(client, scope, for_editor=given is None)
-        scratch: Path | None = None
-        if given is None:
-            scratch = _scratch_file(body)
-            given = await asyncio.to_thread(_edited, scratch)
-            if given == body:
-                scratch.unlink()
-                stderr().print("nothing was changed")
-                return
-        try:
-            result = await client.edit_profile(scope, given, expected_etag=etag)
-        except BaseException:
-            _keep(scratch, given)
-            raise
+    state, scope = state_of(ctx), scope_of(tenant, user)
+    # Reading and the editor stand outside of the event loop, in which nothing would answer Ctrl-C meanwhile.
+    if file is None:
+        etag, body = run(_stored(state, scope))
+        scratch = _scratch_file(body)
+        given = _edited(scratch)
+        if given == body:
+            scratch.unlink()
+            stderr().print("nothing was changed")
+            return
+        result = run(_save(state, scope, given, scratch, etag))
+    else:
+        scratch, given = None, _read_body(file)
+        result = run(_save_now(state, scope, given))
     if not result.saved:
         _keep(scratch, given, conflict=result)
     elif scratch is not None:
@@ -172,17 +168,39 @@ async def _edit(state: State, tenant: str, user: str, file: str | None, *, as_js
     _report_write(result, as_json=as_json, done=f"saved as version {result.version}")
 
 
-async def _stored(client: MemoryClient, scope: Scope, *, for_editor: bool) -> tuple[str | None, str]:
-    """ETag and body. A file that is too large to be read can be saved over all the same."""
+async def _stored(state: State, scope: Scope) -> tuple[str | None, str]:
+    """ETag and body."""
+    async with open_client(state.settings()) as client:
+        profile = await client.get_profile(scope)
+    return profile.etag, profile.body
+
+
+async def _save(state: State, scope: Scope, given: str, scratch: Path, etag: str | None) -> EditResult:
+    async with _keeping(scratch, given), open_client(state.settings()) as client:
+        return await client.edit_profile(scope, given, expected_etag=etag)
+
+
+async def _save_now(state: State, scope: Scope, given: str) -> EditResult:
+    """Over whatever is there. A file that is too large to be read can be saved over as well."""
     from memory.model.errors import UnreadableProfile
 
+    async with open_client(state.settings()) as client:
+        try:
+            etag = (await client.get_profile(scope)).etag
+        except UnreadableProfile as error:
+            etag = error.etag
+        async with _keeping(None, given):
+            return await client.edit_profile(scope, given, expected_etag=etag)
+
+
+@asynccontextmanager
+async def _keeping(scratch: Path | None, given: str) -> AsyncGenerator[None]:
+    """Whatever ends the block early: the user's text stays in a file."""
     try:
-        profile = await client.get_profile(scope)
-    except UnreadableProfile as error:
-        if for_editor:
-            raise
-        return error.etag, ""
-    return profile.etag, profile.body
+        yield
+    except BaseException:
+        _keep(scratch, given)
+        raise
 
 
 def _read_body(file: str) -> str:
@@ -214,17 +232,26 @@ def _scratch_file(body: str) -> Path:
     return Path(name)
 
 
+def _leave_it(_number: int, _frame: FrameType | None) -> None:
+    """A signal that somebody else answers."""
+
+
 def _edited(scratch: Path) -> str:
     from memory.model.errors import InvalidInput
     from memory.settings import editor_command
 
     command = editor_command()
+    # Ctrl-C is for the editor, which gets it as well. A handler, unlike "ignore", is not handed down to it.
+    before = signal.signal(signal.SIGINT, _leave_it)
     try:
         done = subprocess.run([*shlex.split(command), str(scratch)], check=False)  # noqa: S603  the user's own editor
     except (OSError, ValueError) as error:
         raise InvalidInput(f"the editor {command!r} cannot be started: {error}; set EDITOR or use --file") from None
+    finally:
+        signal.signal(signal.SIGINT, before)
     if done.returncode != 0:
-        raise InvalidInput(f"the editor ended with exit code {done.returncode}; nothing was changed, your text is in {scratch}")
+        how = f"with exit code {done.returncode}" if done.returncode > 0 else f"by {signal.Signals(-done.returncode).name}"
+        raise InvalidInput(f"the editor ended {how}; nothing was changed, your text is in {scratch}")
     return _read_body(str(scratch))
 
 

@@ -168,6 +168,23 @@ def test_profile_edit_from_a_file_and_in_the_editor(dev: Dev, tmp_path: Path) ->
     assert "- Name: Grace Hopper" in dev.ok("profile", "show", "--user", "grace").out
 
 
+def test_ctrl_c_is_for_the_editor_while_it_is_open(dev: Dev, tmp_path: Path) -> None:
+    editor = tmp_path / "editor.sh"
+    editor.write_text('#!/bin/sh\nkill -INT $PPID\nprintf "## Identity\\n- Name: Vim\\n" > "$1"\n', "utf-8")
+    editor.chmod(0o700)
+    done = afterturn("profile", "edit", "--user", "vim", data_dir=dev.data_dir, env={"EDITOR": str(editor)})
+    assert (done.code, done.out) == (0, "saved as version 1\n"), done
+
+    editor.write_text("#!/bin/sh\nkill -INT $$\n", "utf-8")
+    env = {"EDITOR": str(editor), "TMPDIR": str(tmp_path)}
+    done = afterturn("profile", "edit", "--user", "vim", data_dir=dev.data_dir, env=env)
+    assert done.code == 2
+    assert "the editor ended by SIGINT; nothing was changed" in done.complaint
+    kept = next(tmp_path.glob("afterturn-profile-*.md"))
+    assert str(kept) in done.complaint
+    assert "- Name: Vim" in kept.read_text("utf-8")
+
+
 def test_an_edit_that_meets_another_one_loses_nothing(dev: Dev, tmp_path: Path) -> None:
     """While the editor is open, somebody else saves: both versions are shown, the text stays in a file."""
     other = tmp_path / "other.md"
