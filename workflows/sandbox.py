@@ -14,8 +14,9 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 class _ContextFree(WorkflowInstance):
     """A sandboxed instance that is not entered to ask for a serialization context.
 
-    The SDK asks several times for every payload, which is a good part of a worker's CPU. Our data converter does the same for every payload, whatever the context, and payloads are not stored elsewhere; a converter that does
-    not (a codec with a key per user, say) needs the plain runner.
+    The SDK asks several times for every payload, which is a good part of a worker's CPU. Our data converter does the same for
+    every payload, whatever the context, and payloads are not stored elsewhere; a converter that does not (a codec with a key per
+    user, say) needs the plain runner.
     """
 
     def __init__(self, inner: WorkflowInstance) -> None:
