@@ -12,7 +12,6 @@ from tests.support.stack import StartStack
 SECRET = "sk-ant-api03-" + "Zx9" * 16
 TURNS: list[tuple[str | None, str | None]] = [
     ("Hi, my name is Ada Keller and I live in Lisbon.", "Nice to meet you, Ada."),
-    ("Please keep answers short.", "Will do."),
     (f"My API key is {SECRET}, is it valid?", "Do not share keys."),
     ("Ich arbeite jetzt als Dateningenieurin bei Northwind.", "Glückwunsch!"),
     ("Actually I moved to Porto.", None),
@@ -26,7 +25,7 @@ async def test_every_turn_reaches_an_outcome_and_the_invariants_hold(
     stack: StartStack, llama_url: str, mode: ConsolidationMode
 ) -> None:
     model = "openai:small"
-    async with stack(language_model=model, openai_base_url=f"{llama_url}/v1", model_timeout_s=40.0, coalesce_turns=False) as s:
+    async with stack(language_model=model, openai_base_url=f"{llama_url}/v1", model_timeout_s=12.0, coalesce_turns=False) as s:
         user = s.user()
         await s.parts.directory.save_space(user.tenant, "default", SpaceSettings(consolidation_mode=mode, max_tokens=500))
         await s.memory.edit_profile(user, "## Identity\n- Name: Ada\n- Lives in Lisbon\n", expected_etag=None)
