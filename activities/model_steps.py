@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
+from activities.common import since
 from activities.errors import translated
 from activities.heartbeat import heartbeats
 from memory.consolidation import Consolidator, Rules, for_prompt
@@ -50,11 +51,11 @@ class ModelActivities:
             plan = batch.plan
             snapshot, turns = await asyncio.gather(self._profiles.read(batch.user.scope, plan.root), self._turns(batch, plan.turns))
             if not _unapplied(snapshot, plan):
-                return GateReply(update=True, flags=("already_applied",), elapsed_ms=_since(began))
+                return GateReply(update=True, flags=("already_applied",), elapsed_ms=since(began))
             counter = self._models.token_counter(plan.model)
             profile = await for_prompt(snapshot.document.profile, counter, plan.max_tokens, datetime.now(UTC).date())
             decision = await ask_gate(self._models.model(plan.model), profile, turns, timeout_s=plan.model_timeout_s)
-        return GateReply(update=decision.update, flags=decision.flags, usage=_stage_usage(decision.usage), elapsed_ms=_since(began))
+        return GateReply(update=decision.update, flags=decision.flags, usage=_stage_usage(decision.usage), elapsed_ms=since(began))
 
     @activity.defn(name=CONSOLIDATE_TURNS)
     @translated
@@ -68,7 +69,7 @@ class ModelActivities:
             snapshot = await self._profiles.read(scope, plan.root, max_age_s=recent_s)
             missing = _unapplied(snapshot, plan)
             if not missing:
-                return ConsolidateReply(decision=Decision.APPLIED, applied_version=snapshot.version, elapsed_ms=_since(began))
+                return ConsolidateReply(decision=Decision.APPLIED, applied_version=snapshot.version, elapsed_ms=since(began))
             turns = await self._turns(batch, missing)
             rules = Rules(
                 mode=plan.mode,
@@ -88,7 +89,7 @@ class ModelActivities:
                     reason=result.kept,
                     flags=result.flags,
                     usage=usage,
-                    elapsed_ms=_since(began),
+                    elapsed_ms=since(began),
                 )
             document = self._profiles.compose(snapshot, result.profile, scope=scope, rewrite=True, now=now)
             candidate = await self._profiles.stage(scope, document)
@@ -99,7 +100,7 @@ class ModelActivities:
             base_version=snapshot.version,
             flags=result.flags,
             usage=usage,
-            elapsed_ms=_since(began),
+            elapsed_ms=since(began),
         )
 
     async def _turns(self, batch: BatchInput, refs: tuple[TurnRef, ...]) -> list[Turn]:
@@ -127,10 +128,6 @@ def _stage_usage(usage: Usage) -> StageUsage:
         cached_input_tokens=usage.cached_input_tokens,
         calls=usage.calls,
     )
-
-
-def _since(began: float) -> int:
-    return round((time.perf_counter() - began) * 1000)
 
 
 __all__ = ["ModelActivities", "turn_key"]

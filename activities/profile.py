@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 import structlog
 from temporalio import activity
 
+from activities.common import only_root, since
 from activities.errors import translated
 from activities.model_steps import turn_key
 from memory.model.enablement import ReasonCode
-from memory.model.errors import ProfileConflict, StoreUnavailable
+from memory.model.errors import ProfileConflict, RootClash, StoreUnavailable
 from memory.model.ids import short_hash
 from memory.model.names import EDIT_PROFILE, ROLLBACK_PROFILE, UPLOAD_PROFILE
 from memory.model.profile import Profile, parse_body
@@ -20,7 +21,7 @@ from memory.model.redaction import redact
 from memory.model.scope import Scope
 from memory.model.steps import EditInput, RollbackInput, UploadInput, WriteReply, WriteStatus
 from memory.ports import Directory
-from memory.profiles import Profiles, ProfileSnapshot, VersionInfo
+from memory.profiles import Profiles, ProfileSnapshot, VersionInfo, Written
 
 LOOK_BACK = 32
 """A repeated write is looked for among so many versions."""
@@ -45,19 +46,21 @@ class ProfileActivities:
         write_key = short_hash("turns", upload.candidate, upload.base_etag or "", *applied)
         refused = await self._refused(scope, root)
         if refused is not None:
+            # Written before the user decided, by an attempt whose reply was lost: then the record says so.
+            earlier = await self._find(scope, root, write_key)
             await self._drop(scope, upload.candidate)
-            return refused
+            return refused if earlier is None else _written(earlier, began)
         document = await self._profiles.read_staged(scope, upload.candidate)
         if document is None:
             # Uploaded by an attempt whose reply was lost (a save may lie on top of it by now), or cleared away.
             earlier = await self._find(scope, root, write_key)
             if earlier is not None:
-                return WriteReply(status=WriteStatus.SAVED, version=earlier.version, etag=earlier.etag, elapsed_ms=_since(began))
+                return _written(earlier, began)
             current = await self._profiles.read(scope, root, to_overwrite=True)
             if current.etag != upload.base_etag:
                 # Refused by an attempt whose reply was lost, as a document made from an older version.
                 return _as_it_is(WriteStatus.CONFLICT, current, began)
-            return WriteReply(status=WriteStatus.FAILED, reason="candidate_missing", elapsed_ms=_since(began))
+            return WriteReply(status=WriteStatus.FAILED, reason="candidate_missing", elapsed_ms=since(began))
         try:
             written = await self._profiles.commit(
                 scope,
@@ -73,7 +76,7 @@ class ProfileActivities:
             await self._drop(scope, upload.candidate)
             return await self._conflict(scope, root, began)
         await self._drop(scope, upload.candidate)
-        return WriteReply(status=WriteStatus.SAVED, version=written.version, etag=written.etag, elapsed_ms=_since(began))
+        return _written(written, began)
 
     @activity.defn(name=EDIT_PROFILE)
     @translated
@@ -94,7 +97,7 @@ class ProfileActivities:
             return _as_it_is(WriteStatus.SAVED if repeated else WriteStatus.CONFLICT, current, began)
         text = await self._profiles.read_staged(scope, request.candidate)
         if text is None:
-            return WriteReply(status=WriteStatus.FAILED, reason="candidate_missing", elapsed_ms=_since(began))
+            return WriteReply(status=WriteStatus.FAILED, reason="candidate_missing", elapsed_ms=since(began))
         # Up to a megabyte: in a thread, so that heartbeats and other users go on.
         profile = await asyncio.to_thread(_redacted, text)
         reply = await self._replace(scope, root, current, profile, write_key, "edit", began)
@@ -153,7 +156,7 @@ class ProfileActivities:
             )
         except ProfileConflict:
             return await self._conflict(scope, root, began)
-        return WriteReply(status=WriteStatus.SAVED, version=written.version, etag=written.etag, elapsed_ms=_since(began))
+        return _written(written, began)
 
     async def _conflict(self, scope: Scope, root: str, began: float) -> WriteReply:
         return _as_it_is(WriteStatus.CONFLICT, await self._profiles.read(scope, root, to_overwrite=True), began)
@@ -165,13 +168,11 @@ class ProfileActivities:
         )
 
     async def _root(self, scope: Scope) -> str | None:
-        """The company's one root, provisioned on first use; None when several clash."""
-        facts = await self._directory.facts(scope, "default")
-        if len(facts.active_roots) > 1:
+        """None when several clash."""
+        try:
+            return await only_root(self._directory, scope, await self._directory.facts(scope, "default"))
+        except RootClash:
             return None
-        if facts.active_roots:
-            return facts.active_roots[0]
-        return (await self._directory.provision_root(scope.tenant, facts.space.root_folder)).folder
 
     async def _drop(self, scope: Scope, candidate: str) -> None:
         """What is left over is cleared by the sweeper, so a failure here is only noted."""
@@ -185,15 +186,15 @@ def _redacted(text: str) -> Profile:
     return parse_body(redact(text).text)
 
 
+def _written(write: Written | VersionInfo, began: float) -> WriteReply:
+    return WriteReply(status=WriteStatus.SAVED, version=write.version, etag=write.etag, elapsed_ms=since(began))
+
+
 def _saved(snapshot: ProfileSnapshot, began: float) -> WriteReply:
     return _as_it_is(WriteStatus.SAVED, snapshot, began)
 
 
 def _as_it_is(status: WriteStatus, snapshot: ProfileSnapshot, began: float) -> WriteReply:
     return WriteReply(
-        status=status, version=snapshot.version if snapshot.exists else None, etag=snapshot.etag, elapsed_ms=_since(began)
+        status=status, version=snapshot.version if snapshot.exists else None, etag=snapshot.etag, elapsed_ms=since(began)
     )
-
-
-def _since(began: float) -> int:
-    return round((time.perf_counter() - began) * 1000)

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 import structlog
 from temporalio import activity
 
+from activities.common import only_root
 from activities.errors import translated
 from activities.notices import NoticeActivities
-from memory.model.directory import DEFAULT_ROOT_FOLDER, MemoryFacts, SpaceSettings
+from memory.model.directory import MemoryFacts, SpaceSettings
 from memory.model.enablement import Enablement, effective_enablement
 from memory.model.errors import InvalidSettings
 from memory.model.names import CLAIM_TURNS, FINISH_TURNS
@@ -85,7 +86,7 @@ class TurnActivities:
             remote_notices=self._rules.remote_notices,
             privacy_scrub=space.privacy_scrub,
             max_tokens=space.max_tokens,
-            root=await self._root(scope, facts),
+            root=await only_root(self._directory, scope, facts),
             conversation_ids=tuple(dict.fromkeys(t.turn.conversation_id for t in batch)),
             empty=all(t.turn.is_empty for t in batch),
             model_timeout_s=self._rules.model_timeout_s,
@@ -138,12 +139,6 @@ class TurnActivities:
     def _model(self, space: SpaceSettings, turn: Turn) -> str:
         chosen = turn.language_model if space.use_orchestrator_language_model else space.language_model
         return chosen or self._rules.default_model
-
-    async def _root(self, scope: Scope, facts: MemoryFacts) -> str:
-        if facts.active_roots:
-            return facts.active_roots[0]
-        root = await self._directory.provision_root(scope.tenant, facts.space.root_folder or DEFAULT_ROOT_FOLDER)
-        return root.folder
 
 
 def _count(done: FinishInput, flags: Sequence[str]) -> None:

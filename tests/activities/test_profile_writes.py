@@ -94,6 +94,15 @@ async def test_opting_out_while_the_turn_was_processed_leaves_the_profile_alone(
     assert await world.profiles.read_staged(world.scope, argument.candidate) is None
 
 
+async def test_an_upload_that_was_done_before_the_user_opted_out_is_recorded_as_done(world: World) -> None:
+    argument = await stage(world, "## Identity\n- Name: Ada\n")
+    await upload(world, argument)
+    await world.tables.directory.set_preference(world.scope, allow_user_memory=False)
+    repeated = await upload(world, argument)
+    assert (repeated.status, repeated.version) == (WriteStatus.SAVED, 1)
+    assert await versions(world) == 1
+
+
 async def test_a_root_that_changed_meanwhile_is_not_written_to(world: World) -> None:
     argument = await stage(world, "## Identity\n- Name: Ada\n")
     await world.tables.directory.provision_root("acme", "second")
