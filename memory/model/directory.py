@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from memory.model.category import Category
+
 DEFAULT_ROOT_FOLDER = "user-memory"
 MIN_BUDGET_TOKENS = 500
 MAX_BUDGET_TOKENS = 8000
@@ -36,6 +38,8 @@ class SpaceSettings(BaseModel):
     consolidation_mode: ConsolidationMode = ConsolidationMode.REWRITE
     privacy_scrub: bool = False
     show_update_notice: bool = True
+    memory_categories: dict[Category, bool] = Field(default_factory=dict[Category, bool])
+    """Categories of the event window that are switched on or off here; absent ones follow the deployment's flags."""
     root_folder: str = Field(default=DEFAULT_ROOT_FOLDER, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")
     """Hidden in forms."""
 

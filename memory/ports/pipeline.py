@@ -1,9 +1,4 @@
-"""What the domain needs from the outside, as protocols. Adapters live in ``memory.llm`` and ``memory.stores``.
-
-Every adapter of a port passes the port's contract tests in ``tests/contract``. All methods are safe to call from many tasks of
-one event loop at once; blocking drivers run in threads inside the adapter. Errors are those of :mod:`memory.model.errors`:
-``StoreUnavailable`` for a fault that may pass, ``InvalidInput`` for what will not.
-"""
+"""Ports of the post-answer pipeline: language models, the object store, the event log, the directory, notices."""
 
 from __future__ import annotations
 
@@ -14,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Literal, Protocol
 
 from memory.model.directory import MemoryFacts, MemoryRoot, SpaceSettings
+from memory.model.event import ManagerMethodEvent, MessageEvent
 from memory.model.scope import Scope
 from memory.model.turn import Outcome, StoredTurn, Turn
 
@@ -242,6 +238,21 @@ class RecordedTurn:
     duplicate: bool
     outcome: Outcome | None
     refused_by: MemoryFacts | None = None
+    waiting: int = 0
+    """Events of the user that no window has consumed yet, this turn's included."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvents:
+    """``waiting``: events of the user beyond the watermark, these included. ``dropped``: messages without content, and calls of
+    the memory manager itself. ``refused_by``: the facts by which ``allowed`` said no; nothing was written."""
+
+    recorded: int
+    duplicates: int
+    dropped: int
+    waiting: int
+    last_seq: int
+    refused_by: MemoryFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +316,22 @@ class EventLog(Protocol):
         A side of the turn without text makes no event. ``allowed`` is asked within the transaction, with what the directory says
         of the user in the turn's space: one round trip, and consent as it is at the moment of recording. It must be quick and
         pure. Raises InvalidInput for a message over 1 MiB.
+        """
+        ...
+
+    async def record_events(
+        self,
+        scope: Scope,
+        events: Sequence[MessageEvent | ManagerMethodEvent],
+        *,
+        space_id: str = "default",
+        now: datetime,
+        allowed: Callable[[MemoryFacts], bool] | None = None,
+    ) -> RecordedEvents:
+        """Append events in this order, in one transaction; one whose id is there already is counted as a duplicate.
+
+        Messages without content and calls of the memory manager itself are dropped and counted. ``allowed``: as in
+        :meth:`record_turn`. Raises InvalidInput for a content over 1 MiB or more than 1,000 events; nothing is written then.
         """
         ...
 
@@ -375,6 +402,14 @@ class Directory(Protocol):
     async def spaces(self, tenant: str) -> Mapping[str, SpaceSettings]: ...
 
     async def set_preference(self, scope: Scope, *, allow_user_memory: bool) -> None: ...
+
+    async def set_teams(self, scope: Scope, team_ids: Sequence[str]) -> None:
+        """The teams that the user belongs to, by outside id; in place of those before."""
+        ...
+
+    async def teams(self, scope: Scope) -> Sequence[str]:
+        """Outside ids of the user's teams, by name."""
+        ...
 
     async def tenants(self) -> Sequence[str]:
         """Tenants (encoded) that have a memory root, by name."""
