@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from memory.model.category import Category
 from memory.model.errors import InvalidSettings
 
 PREFIX = "AFTERTURN_"
@@ -239,6 +240,11 @@ class Settings(BaseSettings):
         if self.database_url is not None:
             return self.database_url.get_secret_value()
         return f"sqlite:///{(self.data_dir / 'afterturn.db').absolute()}"
+
+    @property
+    def memory_flags(self) -> dict[Category, bool]:
+        """Categories of the event window that are on where a space says nothing."""
+        return {category: bool(getattr(self, f"memory_{category.value}")) for category in Category}
 
     @property
     def spool_file(self) -> Path:

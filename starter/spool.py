@@ -1,9 +1,9 @@
-"""Turns that wait on this machine's disk while the event log is away.
+"""Turns and events that wait on this machine's disk while the event log is away.
 
-The spool is a file of JSON lines, one turn each, readable by its owner only and bounded in bytes. Every line is on the disk
-(fsync) before it counts as spooled. Several processes may share a spool: appends take a short lock, and one process at a time
-drains. To drain, the file is renamed, so that new turns can be appended meanwhile; what a killed drain leaves is drained again,
-which the event log takes for repeats. A line that can never be recorded goes to a side file, bounded as well.
+The spool is a file of JSON lines, one turn or batch of events each, readable by its owner only and bounded in bytes. Every line
+is on the disk (fsync) before it counts as spooled. Several processes may share a spool: appends take a short lock, and one process
+at a time drains. To drain, the file is renamed, so that new entries can be appended meanwhile; what a killed drain leaves is
+drained again, which the event log takes for repeats. A line that can never be recorded goes to a side file, bounded as well.
 
 Beside ``spool.jsonl``: ``.draining`` (being recorded), ``.rejected`` (side file), ``.lock`` and ``.drain-lock``.
 
@@ -26,7 +26,8 @@ from pydantic import ValidationError
 
 from memory.model.errors import InvalidInput, MemoryUnavailable
 from memory.model.scope import Scope
-from memory.model.turn import MAX_MESSAGE_BYTES, Turn
+from memory.model.turn import MAX_MESSAGE_BYTES
+from starter.pieces import Piece, piece_of_json
 
 FORMAT = 1
 LOCK_POLL_S = 0.005
@@ -41,20 +42,18 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 @dataclass(frozen=True, slots=True)
 class SpoolEntry:
     scope: Scope
-    turn: Turn = field(repr=False)
+    piece: Piece = field(repr=False)
     spooled_at: datetime
 
 
 def encode_entry(entry: SpoolEntry) -> bytes:
     """One line, ASCII only: whatever the text holds, a line break in the file ends an entry."""
-    turn = entry.turn.model_dump()
-    turn["occurred_at"] = entry.turn.occurred_at.isoformat()
     content = {
         "v": FORMAT,
         "tenant": entry.scope.tenant,
         "user": entry.scope.user,
         "at": entry.spooled_at.isoformat(),
-        "turn": turn,
+        **entry.piece.to_json(),
     }
     return json.dumps(content, separators=(",", ":")).encode("ascii") + b"\n"
 
@@ -65,16 +64,16 @@ def decode_entry(line: bytes) -> SpoolEntry:
         content = json.loads(line)
         if content["v"] != FORMAT:
             raise InvalidInput(f"the line has the format {str(content['v'])[:20]}, not {FORMAT}")
-        return SpoolEntry(
-            Scope(content["tenant"], content["user"]),
-            Turn.model_validate(content["turn"]),
-            datetime.fromisoformat(content["at"]),
-        )
+        return SpoolEntry(Scope(content["tenant"], content["user"]), piece_of_json(content), datetime.fromisoformat(content["at"]))
     except ValidationError as error:
-        fields = ", ".join(sorted({str(item["loc"][0]) if item["loc"] else "turn" for item in error.errors(include_input=False)}))
-        raise InvalidInput(f"the turn of the line is not valid: {fields}") from None
+        fields = ", ".join(sorted({_field(item["loc"]) for item in error.errors(include_input=False)}))
+        raise InvalidInput(f"the turn or the events of the line are not valid: {fields}") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise InvalidInput("the line is not complete or not readable") from None
+
+
+def _field(loc: tuple[int | str, ...]) -> str:
+    return next((part[:40] for part in reversed(loc) if isinstance(part, str)), "turn")
 
 
 class Spool:
@@ -98,14 +97,14 @@ class Spool:
         return self.max_bytes > 0
 
     def waiting_bytes(self) -> int:
-        """Bytes of turns that wait; 0: nothing to drain."""
+        """Bytes that wait; 0: nothing to drain."""
         return _size(self.path) + _size(self.draining_path)
 
     def append(self, entry: SpoolEntry, *, wait_s: float = 1.0) -> None:
-        """Put one turn on the disk.
+        """Put one entry on the disk.
 
         Args:
-            entry: the turn.
+            entry: a turn or a batch of events.
             wait_s: how long to wait for other processes' appends.
 
         Raises:

@@ -13,6 +13,7 @@ from typing import TypeVar
 from memory.model.errors import AfterturnError, InvalidInput, MemoryUnavailable
 from memory.model.scope import Scope
 from starter.faults import fault
+from starter.pieces import TurnPiece
 from starter.spool import Claim, Line, Spool, SpoolEntry
 from starter.views import DrainResult
 
@@ -101,7 +102,7 @@ class Drainer:
                 _log.warning("the spool cannot be drained: %s", error.message)
             else:
                 if result.recorded or result.rejected or result.skipped:
-                    _log.info("drained %d turns from the spool, %d rejected", result.recorded, result.rejected)
+                    _log.info("drained %d entries from the spool, %d rejected", result.recorded, result.rejected)
 
     async def drain(self) -> DrainResult:
         """Record what waits, oldest first, until nothing is left or the event log fails.
@@ -136,7 +137,7 @@ class Drainer:
                         break
                     total = replace(total, **{what: getattr(total, what) + 1})
                     claim.advance(line)
-                await asyncio.gather(*(self._wake(scope, ids) for scope, ids in woken.items()))
+                await asyncio.gather(*(self._wake(scope, ids) for scope, ids in woken.items() if ids))
         finally:
             left = await asyncio.shield(self._in_thread(claim.close))
         return replace(total, remaining=left)
@@ -145,7 +146,7 @@ class Drainer:
         """The counter that this line belongs to, or the reason to stop here."""
         problem = line.problem
         if line.entry is not None:
-            scope, turn_id = line.entry.scope, line.entry.turn.turn_id
+            scope, piece = line.entry.scope, line.entry.piece
             try:
                 what = await self._record(line.entry)
             except InvalidInput as error:
@@ -156,9 +157,10 @@ class Drainer:
                 problem = fault(error)
             else:
                 if what != "skipped":
-                    woken.setdefault(scope, []).append(turn_id)
+                    # A batch of events wakes nobody by itself: whether a window is due, the record step says.
+                    woken.setdefault(scope, []).extend([piece.turn.turn_id] if isinstance(piece, TurnPiece) else [])
                 return what, None
-            _log.error("spooled turn %s of %s/%s rejected: %s", ascii(turn_id)[:80], scope.tenant, scope.user, problem)
+            _log.error("spooled %s of %s/%s rejected: %s", piece.name, scope.tenant, scope.user, problem)
         else:
             _log.error("a line of the spool was rejected: %s", problem)
         self.rejected += 1

@@ -86,6 +86,17 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
+class EventsReceipt(Receipt):
+    """What became of a batch of events. ``recorded``: new ones; ``duplicates``: ids that were there; ``dropped``: messages without
+    content and calls of the memory itself. ``waiting``: events of the user that no window has consumed yet."""
+
+    recorded: int = 0
+    duplicates: int = 0
+    dropped: int = 0
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ProfileView:
     """A user's profile as it is stored. ``version`` is 0 and ``etag`` None where there is none.
 

@@ -10,14 +10,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from workflows.consolidate_events import ConsolidateEventsWorkflow
     from workflows.post_answer import PostAnswerWorkflow
+    from workflows.reconcile import ReconcileWorkflow
     from workflows.sweep import SweepWorkflow
 
-    WORKFLOWS: tuple[type[PostAnswerWorkflow], type[SweepWorkflow]]
+    WORKFLOWS: tuple[type, ...]
 
-_HOMES = {"PostAnswerWorkflow": "workflows.post_answer", "SweepWorkflow": "workflows.sweep"}
+_HOMES = {
+    "PostAnswerWorkflow": "workflows.post_answer",
+    "ConsolidateEventsWorkflow": "workflows.consolidate_events",
+    "SweepWorkflow": "workflows.sweep",
+    "ReconcileWorkflow": "workflows.reconcile",
+}
 
-__all__ = ["WORKFLOWS", "PostAnswerWorkflow", "SweepWorkflow"]
+__all__ = ["WORKFLOWS", "ConsolidateEventsWorkflow", "PostAnswerWorkflow", "ReconcileWorkflow", "SweepWorkflow"]
 
 
 def __getattr__(name: str) -> Any:

@@ -31,13 +31,7 @@ class Batch:
     def spend(self, stage: str, usage: StageUsage, elapsed_ms: int) -> None:
         """Add one step's tokens and milliseconds."""
         if usage.calls:
-            old = self.usage.get(stage, StageUsage())
-            self.usage[stage] = StageUsage(
-                input_tokens=old.input_tokens + usage.input_tokens,
-                output_tokens=old.output_tokens + usage.output_tokens,
-                cached_input_tokens=old.cached_input_tokens + usage.cached_input_tokens,
-                calls=old.calls + usage.calls,
-            )
+            self.usage[stage] = self.usage[stage].plus(usage) if stage in self.usage else usage
         if elapsed_ms:
             self.durations_ms[stage] = self.durations_ms.get(stage, 0) + elapsed_ms
 

@@ -19,8 +19,12 @@ HEARTBEAT_S: Final = 10.0
 MODEL_CALLS_PER_CONSOLIDATION: Final = 6
 """Consolidate, repair or loss explanation, condense, scrub and its repair: an upper bound for one attempt."""
 
+MODEL_CALLS_PER_EXTRACTION: Final = 24
+"""The window, more room, its halves and single categories again: an upper bound for one attempt."""
+
 NOT_RETRYABLE: Final = (
     "ModelRejected",
+    "SpendCapReached",
     "ProfileConflict",
     "InvalidInput",
     "InvalidSettings",
@@ -99,6 +103,33 @@ class StoreStep:
 
 
 @dataclass(frozen=True)
+class LongStoreStep:
+    """Options of a regular activity that works through many rows, with heartbeats."""
+
+    name: str
+    start_to_close_s: float
+    attempts: int = 3
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or self.start_to_close_s <= 0:
+            raise ValueError(f"{self.name}: attempts must be at least 1, times positive")
+
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments for ``workflow.execute_activity``."""
+        return {
+            "start_to_close_timeout": timedelta(seconds=self.start_to_close_s),
+            "heartbeat_timeout": timedelta(seconds=HEARTBEAT_S),
+            "retry_policy": RetryPolicy(
+                initial_interval=timedelta(seconds=1),
+                backoff_coefficient=2.0,
+                maximum_interval=timedelta(seconds=30),
+                maximum_attempts=self.attempts,
+                non_retryable_error_types=[kind for kind in NOT_RETRYABLE if kind != "StoreUnavailable"],
+            ),
+        }
+
+
+@dataclass(frozen=True)
 class Patience:
     """How the workflow waits for a store that is away: durable timers, doubling from ``first_s`` up to ``longest_s``."""
 
@@ -118,6 +149,13 @@ UPLOAD: Final = StoreStep("upload", start_to_close_s=45)
 WRITE: Final = StoreStep("write", start_to_close_s=60)
 FINISH: Final = StoreStep("finish", start_to_close_s=45)
 NOTICE: Final = StoreStep("notice", start_to_close_s=12, attempts=2, initial_backoff_s=0.5)
+
+EXTRACT: Final = ModelStep("extract", attempts=4, calls=MODEL_CALLS_PER_EXTRACTION)
+PLAN_WINDOW: Final = StoreStep("plan window", start_to_close_s=40)
+APPLY: Final = StoreStep("apply category", start_to_close_s=60, attempts=3)
+COMMIT_WINDOW: Final = StoreStep("commit window", start_to_close_s=45)
+INDEX: Final = LongStoreStep("index", start_to_close_s=900)
+RECONCILE: Final = LongStoreStep("reconcile", start_to_close_s=1800)
 
 STORE_PATIENCE: Final = Patience()
 

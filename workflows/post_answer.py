@@ -9,12 +9,10 @@ Nothing here reads a text: inputs, results and signals are ids, hashes, counts a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
-from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, TimeoutError, is_cancelled_exception  # noqa: A004
+from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from memory.model.names import (
@@ -60,16 +58,11 @@ with workflow.unsafe.imports_passed_through():
     from memory.model.turn import Outcome
     from workflows import policies
     from workflows.details import Batch, details_markdown
+    from workflows.patience import AWAY_OR_HANGING, STEP_FAILED, Patience, error_type, uninterrupted
 
 _OUTCOME = SearchAttributeKey.for_keyword(SEARCH_OUTCOME)
 _STAGE = SearchAttributeKey.for_keyword(SEARCH_STAGE)
 _SEVERITY = {Outcome.SKIPPED: 0, Outcome.NOOP: 1, Outcome.UPDATED: 2, Outcome.KEPT: 3}
-# What ended a local activity arrives bare, what ended a regular one wrapped.
-_STEP_FAILED = (ActivityError, ApplicationError, TimeoutError)
-_AWAY = frozenset({"StoreUnavailable"})
-_AWAY_OR_HANGING = frozenset({"StoreUnavailable", "TimeoutError"})
-"""For steps that only touch a store: one that did not answer in time is as good as away."""
-_T = TypeVar("_T")
 
 
 @workflow.defn(name=POST_ANSWER_WORKFLOW)
@@ -86,7 +79,7 @@ class PostAnswerWorkflow:
         self._version: int | None = None
         self._worst: Outcome | None = None
         self._history: list[str] = []
-        self._waiting_for_store = 0
+        self._patience = Patience(self._note_waiting)
         # Held for a write, and for the whole of a turn's last try; never while a model works on an earlier one.
         self._profile = asyncio.Lock()
 
@@ -135,7 +128,7 @@ class PostAnswerWorkflow:
     def status(self) -> RunStatus:
         batch = self._batch
         return RunStatus(
-            stage=f"{batch.stage}, waiting_for_store" if self._waiting_for_store else batch.stage,
+            stage=f"{batch.stage}, waiting_for_store" if self._patience.waiting else batch.stage,
             turn_ids=tuple(turn.turn_id for turn in batch.turns),
             totals=self._totals,
             profile_version=self._version,
@@ -154,13 +147,13 @@ class PostAnswerWorkflow:
         except BaseException as error:
             if is_cancelled_exception(error):
                 batch.end(Outcome.KEPT, "cancelled")
-                await _uninterrupted(self._finish(batch, plan))
+                await uninterrupted(self._finish(batch, plan))
             elif batch.notice is not None:
                 # A fault of this code: the turns stay due, the notice goes.
                 await batch.notice
                 await self._notify(self._notice(plan, batch, "updating_completed"), batch)
             raise
-        return await _uninterrupted(self._finish(batch, plan))
+        return await uninterrupted(self._finish(batch, plan))
 
     async def _decide(self, plan: Plan, batch: Batch) -> None:
         if plan.empty:
@@ -190,11 +183,11 @@ class PostAnswerWorkflow:
             )
 
         try:
-            reply = await self._patiently(call, plan.store_retry_for_s)
-        except _STEP_FAILED as error:
+            reply = await self._patience.run(call, plan.store_retry_for_s)
+        except STEP_FAILED as error:
             if is_cancelled_exception(error):
                 raise
-            batch.flags.append(f"gate_failed:{_error_type(error)}")
+            batch.flags.append(f"gate_failed:{error_type(error)}")
             return True
         batch.flags.extend(reply.flags)
         batch.spend("gate", reply.usage, reply.elapsed_ms)
@@ -228,11 +221,11 @@ class PostAnswerWorkflow:
             )
 
         try:
-            reply = await self._patiently(call, plan.store_retry_for_s)
-        except _STEP_FAILED as error:
+            reply = await self._patience.run(call, plan.store_retry_for_s)
+        except STEP_FAILED as error:
             if is_cancelled_exception(error):
                 raise
-            batch.end(Outcome.KEPT, f"consolidate_failed:{_error_type(error)}")
+            batch.end(Outcome.KEPT, f"consolidate_failed:{error_type(error)}")
             return True
         batch.flags.extend(reply.flags)
         for stage, usage in reply.usage.items():
@@ -278,11 +271,11 @@ class PostAnswerWorkflow:
             )
 
         try:
-            written = await self._patiently(call, plan.store_retry_for_s, _AWAY_OR_HANGING)
-        except _STEP_FAILED as error:
+            written = await self._patience.run(call, plan.store_retry_for_s, AWAY_OR_HANGING)
+        except STEP_FAILED as error:
             if is_cancelled_exception(error):
                 raise
-            return WriteReply(status=WriteStatus.FAILED, reason=f"upload_failed:{_error_type(error)}")
+            return WriteReply(status=WriteStatus.FAILED, reason=f"upload_failed:{error_type(error)}")
         batch.spend("upload", StageUsage(), written.elapsed_ms)
         return written
 
@@ -292,7 +285,7 @@ class PostAnswerWorkflow:
         async def call() -> Plan:
             return await workflow.execute_local_activity(CLAIM_TURNS, self._user, result_type=Plan, **policies.CLAIM.options())
 
-        return await self._patiently(call, None, _AWAY_OR_HANGING)
+        return await self._patience.run(call, None, AWAY_OR_HANGING)
 
     async def _finish(self, batch: Batch, plan: Plan | None = None) -> Plan:
         """Remove the notice, record the outcome of every turn of the batch; gives the next batch.
@@ -327,7 +320,7 @@ class PostAnswerWorkflow:
                 **policies.FINISH.options(),
             )
 
-        following = await self._patiently(call, None, _AWAY_OR_HANGING)
+        following = await self._patience.run(call, None, AWAY_OR_HANGING)
         count = len(batch.turns)
         self._turns_this_run += count
         total = argument.outcome.value
@@ -348,11 +341,11 @@ class PostAnswerWorkflow:
             return await workflow.execute_local_activity(activity, argument, result_type=WriteReply, **policies.WRITE.options())
 
         try:
-            reply = await self._patiently(call, 30.0, _AWAY_OR_HANGING)
-        except _STEP_FAILED as error:
+            reply = await self._patience.run(call, 30.0, AWAY_OR_HANGING)
+        except STEP_FAILED as error:
             if is_cancelled_exception(error):
                 raise
-            return WriteReply(status=WriteStatus.FAILED, reason=_error_type(error))
+            return WriteReply(status=WriteStatus.FAILED, reason=error_type(error))
         if reply.status is WriteStatus.SAVED:
             self._version = reply.version
             self._totals = self._totals.model_copy(update={"edits": self._totals.edits + 1})
@@ -375,36 +368,14 @@ class PostAnswerWorkflow:
         send = workflow.execute_activity if remote else workflow.execute_local_activity
         try:
             await send(SEND_NOTICE, notice, **policies.NOTICE.options())
-        except _STEP_FAILED as error:
+        except STEP_FAILED as error:
             if is_cancelled_exception(error):
                 raise
             batch.flags.append(f"notice_failed:{notice.step}")
 
-    async def _patiently(self, call: Callable[[], Awaitable[_T]], limit_s: float | None, passing: frozenset[str] = _AWAY) -> _T:
-        """Run ``call``; while a store is away, wait with durable timers and try again, for ``limit_s`` seconds at most.
-
-        ``passing``: the error types that say so.
-        """
-        begun = workflow.now()
-        attempt = 0
-        while True:
-            try:
-                return await call()
-            except _STEP_FAILED as error:
-                if is_cancelled_exception(error) or _error_type(error) not in passing:
-                    raise
-                attempt += 1
-                delay = policies.STORE_PATIENCE.delay(attempt)
-                if limit_s is not None and (workflow.now() - begun + delay).total_seconds() > limit_s:
-                    raise
-                if attempt == 1:
-                    # For operators: "which users wait for a store?" The normal course costs no update of the search index.
-                    workflow.upsert_search_attributes([_STAGE.value_set("waiting_for_store")])
-            self._waiting_for_store += 1
-            try:
-                await workflow.sleep(delay)
-            finally:
-                self._waiting_for_store -= 1
+    def _note_waiting(self) -> None:
+        """For operators: "which users wait for a store?" The normal course costs no update of the search index."""
+        workflow.upsert_search_attributes([_STAGE.value_set("waiting_for_store")])
 
     # ---------------------------------------------------------------------------------------------------------------- view
 
@@ -423,30 +394,6 @@ class PostAnswerWorkflow:
         workflow.set_current_details(details_markdown(self._batch, self._history, self._totals, self._version))
 
 
-async def _uninterrupted(step: Coroutine[Any, Any, _T]) -> _T:
-    """Finish ``step`` although this run is being cancelled meanwhile; the cancellation is raised afterwards."""
-    task = asyncio.create_task(step)
-    cancelled: BaseException | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    result = await task
-    if cancelled is not None:
-        raise cancelled
-    return result
-
-
 def _summary(turns: tuple[TurnRef, ...]) -> str:
     first, last = turns[0].ordinal, turns[-1].ordinal
     return f"turn {first}" if first == last else f"turns {first} to {last}"
-
-
-def _error_type(error: ActivityError | ApplicationError | TimeoutError) -> str:
-    cause = error.cause if isinstance(error, ActivityError) else error
-    if isinstance(cause, ApplicationError):
-        return cause.type or "Unexpected"
-    if isinstance(cause, CancelledError):
-        return "Cancelled"
-    return type(cause).__name__ if cause is not None else "Unexpected"

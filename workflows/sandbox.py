@@ -46,6 +46,12 @@ class _Runner(SandboxedWorkflowRunner):
 def workflow_runner() -> SandboxedWorkflowRunner:
     """The SDK's sandbox with our light modules passed through: it imports a workflow file again for every single run."""
     passed = SandboxRestrictions.default.with_passthrough_modules(
-        "memory", "workflows.policies", "workflows.details", "pydantic", "structlog"
+        "memory",
+        "workflows.policies",
+        "workflows.details",
+        "workflows.patience",
+        "workflows.window_details",
+        "pydantic",
+        "structlog",
     )
     return _Runner(restrictions=passed)

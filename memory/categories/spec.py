@@ -50,6 +50,8 @@ class Applied:
 
     outcome: CategoryOutcome
     dropped: Sequence[Dropped] = ()
+    refs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Refs that this category gave a meaning, for the categories after it: ``{"new1": "12"}``."""
 
 
 Apply = Callable[[Sequence[Grounded[Any]], ApplyContext], Awaitable[Applied]]

@@ -5,6 +5,7 @@
     │   └── UnreadableProfile   the stored file is too large to be a profile; says the ways out
     ├── InvalidSettings         a setting is unknown or wrong; names it
     ├── NotPermitted            the caller may not do this
+    │   └── SpendCapReached     the user's model tokens of today are spent
     ├── ProfileConflict         the profile changed since it was read
     ├── RootClash               a company has more than one active memory root
     ├── MemoryUnavailable       something memory needs is away; the turn goes on without it
@@ -53,6 +54,10 @@ class InvalidSettings(AfterturnError):
 
 class NotPermitted(AfterturnError):
     """The caller may not do this."""
+
+
+class SpendCapReached(NotPermitted):
+    """The user's model tokens of today are spent (``AFTERTURN_DAILY_TOKEN_CAP``); what waits goes on tomorrow (UTC)."""
 
 
 class ProfileConflict(AfterturnError):

@@ -41,7 +41,15 @@ class Scope:
     @property
     def post_answer_workflow_id(self) -> str:
         """Bounded: two very long ids are hashed together. No other id has ``=h`` in it and a single slash."""
-        plain = f"post-answer/{self.tenant}/{self.user}"
+        return self._workflow_id("post-answer")
+
+    @property
+    def consolidate_events_workflow_id(self) -> str:
+        """Bounded in the same way."""
+        return self._workflow_id("consolidate-events")
+
+    def _workflow_id(self, kind: str) -> str:
+        plain = f"{kind}/{self.tenant}/{self.user}"
         if len(plain) <= MAX_WORKFLOW_ID_CHARS:
             return plain
-        return f"post-answer/=h{body_hash(f'{self.tenant}/{self.user}')}"
+        return f"{kind}/=h{body_hash(f'{self.tenant}/{self.user}')}"

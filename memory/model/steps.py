@@ -152,6 +152,14 @@ class StageUsage(Payload):
     cached_input_tokens: int = 0
     calls: int = 0
 
+    def plus(self, other: StageUsage) -> StageUsage:
+        return StageUsage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_input_tokens=self.cached_input_tokens + other.cached_input_tokens,
+            calls=self.calls + other.calls,
+        )
+
 
 class BatchInput(Payload):
     """Argument of the gate and consolidate steps."""
@@ -251,6 +259,14 @@ class SweepReport(Payload):
     failed: int = 0
     staging_removed: int = 0
     more: bool = False
+    windows_reopened: int = 0
+    windows_idle: int = 0
+    window_users_started: int = 0
+    window_users_capped: int = 0
+    """Users whose model tokens of today are spent."""
+    events_expired: int = 0
+    users_indexed: int = 0
+    failed_parts: tuple[str, ...] = ()
 
 
 PostAnswerInput.model_rebuild()

@@ -107,6 +107,8 @@ class CategoryExtraction(BaseModel):
     items: tuple[dict[str, Any], ...] = Field(default=(), repr=False)
     """:class:`Grounded` items in JSON form, in the order to apply; the category's registry entry knows their type."""
     dropped: tuple[Dropped, ...] = Field(default=(), repr=False)
+    refused: tuple[Dropped, ...] = Field(default=(), repr=False)
+    """What the apply step did not take; the step writes it."""
     proposed: int = 0
     failed: str | None = None
 

@@ -11,22 +11,34 @@ import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.model.errors import InvalidInput, MemoryUnavailable
+from memory.model.event import ManagerMethodEvent, MessageEvent, Phase
 from memory.model.scope import Scope
 from memory.model.turn import Turn
+from starter.pieces import EventsPiece, TurnPiece
 from starter.spool import Spool, SpoolEntry, decode_entry, encode_entry
 
 NOW = datetime(2026, 6, 17, 12, 0, tzinfo=UTC)
 SCOPE = Scope.of("acme", "ann")
 
 
+def _turn(**fields: Any) -> TurnPiece:
+    return TurnPiece(Turn(**fields))
+
+
+def _turn_id(entry: SpoolEntry) -> str:
+    assert isinstance(entry.piece, TurnPiece)
+    return entry.piece.turn.turn_id
+
+
 def entry(number: int | str, text: str | None = "hello", scope: Scope = SCOPE) -> SpoolEntry:
-    return SpoolEntry(scope, Turn(turn_id=f"t{number}", user_text=text, assistant_text="hi", occurred_at=NOW), NOW)
+    return SpoolEntry(scope, _turn(turn_id=f"t{number}", user_text=text, assistant_text="hi", occurred_at=NOW), NOW)
 
 
 @pytest.fixture
@@ -41,7 +53,7 @@ def drained(spool: Spool, *, settle: int | None = None) -> list[str]:
     ids: list[str] = []
     while lines := claim.take(3):
         for line in lines:
-            ids.append(line.entry.turn.turn_id if line.entry else f"unreadable: {line.problem}")
+            ids.append(_turn_id(line.entry) if line.entry else f"unreadable: {line.problem}")
             if settle is None or len(ids) <= settle:
                 claim.advance(line)
         if settle is not None and len(ids) >= settle:
@@ -65,7 +77,24 @@ def test_what_goes_in_comes_out_in_order_and_then_is_gone(spool: Spool) -> None:
     tenant=st.text(st.characters(codec=None, exclude_categories=()), min_size=1, max_size=50),
 )
 def test_any_text_survives_as_one_line(text: str | None, turn_id: str, tenant: str) -> None:
-    given_entry = SpoolEntry(Scope.of(tenant, "u"), Turn(turn_id=turn_id, user_text=text, occurred_at=NOW), NOW)
+    given_entry = SpoolEntry(Scope.of(tenant, "u"), _turn(turn_id=turn_id, user_text=text, occurred_at=NOW), NOW)
+    line = encode_entry(given_entry)
+    assert line.count(b"\n") == 1
+    assert decode_entry(line) == given_entry
+
+
+@given(
+    content=st.one_of(st.none(), st.text(st.characters(codec=None, exclude_categories=()))),
+    payload=st.dictionaries(
+        st.text(max_size=10), st.text(st.characters(codec=None, exclude_categories=()), max_size=50), max_size=3
+    ),
+)
+def test_events_survive_as_one_line(content: str | None, payload: dict[str, str]) -> None:
+    message = MessageEvent(timestamp=NOW, sender_id="ann", receiver_ids=("user",), medium="sms", content=content)
+    call = ManagerMethodEvent(
+        timestamp=NOW, manager="TaskManager", method="update", phase=Phase.INCOMING, calling_id="c1", payload=payload
+    )
+    given_entry = SpoolEntry(SCOPE, EventsPiece((message, call), "lab", True).checked(), NOW)
     line = encode_entry(given_entry)
     assert line.count(b"\n") == 1
     assert decode_entry(line) == given_entry
@@ -133,7 +162,7 @@ class TestBounds:
         assert stat.S_IMODE(spool.rejected_path.stat().st_mode) == 0o600
         first = json.loads(spool.rejected_path.read_bytes().splitlines()[0])
         assert first["reason"] == "the log refuses it"
-        assert decode_entry(first["line"].encode()).turn.turn_id == "t0"
+        assert _turn_id(decode_entry(first["line"].encode())) == "t0"
         claim.close()
 
     def test_a_disk_without_room_leaves_no_half_line(self, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,6 +243,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from memory.model.scope import Scope
 from memory.model.turn import Turn
+from starter.pieces import TurnPiece
 from starter.spool import Spool, SpoolEntry
 
 what, path, name, count = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
@@ -221,7 +251,7 @@ spool = Spool(path, max_bytes=50_000_000)
 if what == "append":
     for number in range(count):
         turn = Turn(turn_id=f"{name}-{number}", user_text="x" * 5000, occurred_at=datetime.now(UTC))
-        spool.append(SpoolEntry(Scope.of("acme", name), turn, datetime.now(UTC)), wait_s=30)
+        spool.append(SpoolEntry(Scope.of("acme", name), TurnPiece(turn), datetime.now(UTC)), wait_s=30)
         print(turn.turn_id, flush=True)
 else:
     claim = spool.claim()
