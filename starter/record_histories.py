@@ -39,8 +39,10 @@ from memory.model.steps import (
     WriteReply,
     WriteStatus,
 )
+from memory.model.window_steps import ReconcileInput, ReconcileReply
 from starter.scripted import Scripted, fails
-from workflows import PostAnswerWorkflow, SweepWorkflow
+from starter.scripted_windows import WINDOW_SHAPES, WindowStage
+from workflows import ConsolidateEventsWorkflow, PostAnswerWorkflow, ReconcileWorkflow, SweepWorkflow
 from workflows.sandbox import workflow_runner
 
 _WAIT_S = 60.0
@@ -231,24 +233,53 @@ async def record(client: Client, out: Path, *, only: str | None = None, replace:
         ):
             await act(stage)
         written += await _save_runs(client, stage.scope.post_answer_workflow_id, path)
-    sweep_path = out / "sweep" / "sweep.json"
-    if (only in (None, "sweep")) and (replace or not sweep_path.exists()):
-        async with _sweep_worker(client):
-            await client.execute_workflow(SweepWorkflow.run, SweepInput(), id="sweep-fixture", task_queue=TASK_QUEUE)
-        written += await _save_runs(client, "sweep-fixture", sweep_path)
+    for name, (windows, show) in WINDOW_SHAPES.items():
+        path = out / "consolidate_events" / f"{name}.json"
+        if (only and only != name) or (path.exists() and not replace):
+            continue
+        shown = WindowStage(client, windows(), Scope.of("fixtures", name))
+        async with (
+            Worker(
+                client,
+                task_queue=TASK_QUEUE,
+                workflows=[ConsolidateEventsWorkflow],
+                activities=shown.world.all(),
+                workflow_runner=workflow_runner(),
+            ),
+            Worker(client, task_queue=MODEL_TASK_QUEUE, activities=[shown.world.extract_window]),
+        ):
+            await show(shown)
+        written += await _save_runs(client, shown.workflow_id, path)
+    for name, workflow, argument in (
+        ("sweep", SweepWorkflow.run, SweepInput()),
+        ("reconcile", ReconcileWorkflow.run, ReconcileInput()),
+    ):
+        path = out / name / f"{name}.json"
+        if (only in (None, name)) and (replace or not path.exists()):
+            async with _upkeep_worker(client):
+                await client.execute_workflow(workflow, argument, id=f"{name}-fixture", task_queue=TASK_QUEUE)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownMemberType]
+            written += await _save_runs(client, f"{name}-fixture", path)
     return written
 
 
 @asynccontextmanager
-async def _sweep_worker(client: Client) -> AsyncGenerator[None]:
+async def _upkeep_worker(client: Client) -> AsyncGenerator[None]:
     from temporalio import activity
 
     @activity.defn(name=names.SWEEP)
     async def sweep(_: SweepInput) -> SweepReport:
         return SweepReport(users_started=1, turns_waiting=2)
 
+    @activity.defn(name=names.RECONCILE)
+    async def reconcile(_: ReconcileInput) -> ReconcileReply:
+        return ReconcileReply(checked={"facts": 3}, repaired={"facts": 1})
+
     async with Worker(
-        client, task_queue=TASK_QUEUE, workflows=[SweepWorkflow], activities=[sweep], workflow_runner=workflow_runner()
+        client,
+        task_queue=TASK_QUEUE,
+        workflows=[SweepWorkflow, ReconcileWorkflow],
+        activities=[sweep, reconcile],
+        workflow_runner=workflow_runner(),
     ):
         yield
 
@@ -291,8 +322,9 @@ def main(
     replace: Annotated[bool, typer.Option(help="also over existing fixtures (never released shapes only)")] = False,
 ) -> None:
     """Record replay fixtures for every shape of run."""
-    if only is not None and only not in {*SHAPES, "sweep"}:
-        raise typer.BadParameter(f"no such shape; there are: {', '.join([*SHAPES, 'sweep'])}")
+    known = {**SHAPES, **WINDOW_SHAPES, "sweep": None, "reconcile": None}
+    if only is not None and only not in known:
+        raise typer.BadParameter(f"no such shape; there are: {', '.join(known)}")
     files = asyncio.run(_record_on_own_server(out, only, replace))
     typer.echo(f"{len(files)} histories recorded in {out}" + ("" if files else " (all exist; see --replace)"))
 

@@ -43,31 +43,21 @@ def fails(kind: str, *, final: bool = False) -> Callable[[], None]:
     return raise_it
 
 
+Behaviour = Callable[[], None] | asyncio.Event | WriteReply
+"""What one call does: raises, waits for the event, or gives this reply."""
+
+
 @dataclass
-class Scripted:
-    """A ledger and a profile in memory. ``script[name]`` holds behaviours, one per call of that activity; then it just works."""
+class Script:
+    """``script[name]`` holds behaviours, one per call of that activity; then it just works. ``calls``: all calls in order."""
 
-    plan: dict[str, Any] = field(default_factory=dict)
-    """Overrides of the plans that ``claim`` makes."""
-    waiting: list[TurnRef] = field(default_factory=list)
-    gate_says: bool = True
-    decision: Decision = Decision.CANDIDATE
-    batch_size: int = 1
-    skip: bool = False
-    """Memory is switched off: every turn is skipped."""
-    version: int = 0
-    calls: list[str] = field(default_factory=list)
-    outcomes: dict[str, FinishInput] = field(default_factory=dict)
-    notices: list[NoticeInput] = field(default_factory=list)
-    script: dict[str, deque[Callable[[], None] | asyncio.Event | WriteReply]] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list[str])
+    script: dict[str, deque[Behaviour]] = field(default_factory=dict[str, deque[Behaviour]])
 
-    def turn(self, turn_id: str) -> None:
-        self.waiting.append(TurnRef(turn_id=turn_id, attempt=0, ordinal=len(self.waiting) + len(self.outcomes) + 1))
-
-    def then(self, name: str, *behaviours: Callable[[], None] | asyncio.Event | WriteReply) -> None:
+    def then(self, name: str, *behaviours: Behaviour) -> None:
         self.script.setdefault(name, deque()).extend(behaviours)
 
-    async def _enter(self, name: str) -> WriteReply | None:
+    async def enter(self, name: str) -> WriteReply | None:
         self.calls.append(name)
         steps = self.script.get(name)
         if not steps:
@@ -87,6 +77,26 @@ class Scripted:
             step()
         return None
 
+
+@dataclass
+class Scripted(Script):
+    """A ledger and a profile in memory."""
+
+    plan: dict[str, Any] = field(default_factory=dict)
+    """Overrides of the plans that ``claim`` makes."""
+    waiting: list[TurnRef] = field(default_factory=list)
+    gate_says: bool = True
+    decision: Decision = Decision.CANDIDATE
+    batch_size: int = 1
+    skip: bool = False
+    """Memory is switched off: every turn is skipped."""
+    version: int = 0
+    outcomes: dict[str, FinishInput] = field(default_factory=dict)
+    notices: list[NoticeInput] = field(default_factory=list)
+
+    def turn(self, turn_id: str) -> None:
+        self.waiting.append(TurnRef(turn_id=turn_id, attempt=0, ordinal=len(self.waiting) + len(self.outcomes) + 1))
+
     def all(self) -> list[Callable[..., Any]]:
         return [
             self.claim,
@@ -101,7 +111,7 @@ class Scripted:
 
     @activity.defn(name=names.CLAIM_TURNS)
     async def claim(self, user: UserRef) -> Plan:
-        await self._enter("claim")
+        await self.enter("claim")
         return self._next()
 
     def _next(self) -> Plan:
@@ -114,12 +124,12 @@ class Scripted:
 
     @activity.defn(name=names.GATE_TURNS)
     async def gate(self, batch: BatchInput) -> GateReply:
-        await self._enter("gate")
+        await self.enter("gate")
         return GateReply(update=self.gate_says, usage=StageUsage(input_tokens=10, output_tokens=1, calls=1), elapsed_ms=3)
 
     @activity.defn(name=names.CONSOLIDATE_TURNS)
     async def consolidate(self, batch: BatchInput) -> ConsolidateReply:
-        await self._enter("consolidate")
+        await self.enter("consolidate")
         return ConsolidateReply(
             decision=self.decision,
             reason="scripted" if self.decision is Decision.KEPT else None,
@@ -131,7 +141,7 @@ class Scripted:
 
     @activity.defn(name=names.UPLOAD_PROFILE)
     async def upload(self, upload: UploadInput) -> WriteReply:
-        scripted = await self._enter("upload")
+        scripted = await self.enter("upload")
         if scripted is not None:
             return scripted
         if upload.base_version != self.version:
@@ -141,7 +151,7 @@ class Scripted:
 
     @activity.defn(name=names.EDIT_PROFILE)
     async def edit(self, edit: EditInput) -> WriteReply:
-        scripted = await self._enter("edit")
+        scripted = await self.enter("edit")
         if scripted is not None:
             return scripted
         self.version += 1
@@ -149,13 +159,13 @@ class Scripted:
 
     @activity.defn(name=names.ROLLBACK_PROFILE)
     async def rollback(self, rollback: RollbackInput) -> WriteReply:
-        await self._enter("rollback")
+        await self.enter("rollback")
         self.version += 1
         return WriteReply(status=WriteStatus.SAVED, version=self.version, etag=f"e{self.version}")
 
     @activity.defn(name=names.SEND_NOTICE)
     async def notice(self, notice: NoticeInput) -> None:
-        await self._enter(f"notice:{notice.step}")
+        await self.enter(f"notice:{notice.step}")
         self.notices.append(notice)
 
     @activity.defn(name=names.FINISH_TURNS)
@@ -166,7 +176,7 @@ class Scripted:
                 await self.notice(done.notice)
             except ApplicationError:
                 flags = (*flags, f"notice_failed:{done.notice.step}")
-        await self._enter("finish")
+        await self.enter("finish")
         for ref in done.turns:
             self.outcomes[ref.turn_id] = done.model_copy(update={"flags": flags})
         self.waiting = [ref for ref in self.waiting if ref.turn_id not in self.outcomes]
