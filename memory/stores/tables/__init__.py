@@ -13,8 +13,9 @@ from memory.settings import Settings
 from memory.stores.tables.directory import SqlDirectory
 from memory.stores.tables.engine import BUSY_TIMEOUT_S, CALL_TIMEOUT_S, WRITE_OPTION, Database, database_url, is_in_memory
 from memory.stores.tables.event_log import SqlEventLog
+from memory.stores.tables.terms import SqlTerms
 
-__all__ = ["SqlDirectory", "SqlEventLog", "Tables", "build_tables"]
+__all__ = ["SqlDirectory", "SqlEventLog", "SqlTerms", "Tables", "build_tables"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Tables:
 
     log: SqlEventLog
     directory: SqlDirectory
+    terms: SqlTerms
     database: Database
 
     @property
@@ -56,4 +58,4 @@ def build_tables(
 
         with database.engine.execution_options(**{WRITE_OPTION: True}).begin() as connection:
             upgrade(connection)
-    return Tables(SqlEventLog(database), SqlDirectory(database), database)
+    return Tables(SqlEventLog(database), SqlDirectory(database), SqlTerms(database), database)

@@ -21,9 +21,14 @@ NAMING = {
     "pk": "pk_%(table_name)s",
 }
 
-_JSON = JSON(none_as_null=True)
+JSON_VALUE = JSON(none_as_null=True)
+_FROM_ZERO = {"server_default": text("0")}
 _PENDING = text("state = 'pending'")
 _KEPT = text("outcome = 'kept'")
+_WAITING = text("waiting > 0")
+_FLUSHED = text("flush_seq > consolidated_seq")
+_UNINDEXED = text("indexed_seq < consolidated_seq")
+_UNEMBEDDED = text("embedded_seq < consolidated_seq")
 
 
 class Row(SQLModel):
@@ -31,14 +36,37 @@ class Row(SQLModel):
 
 
 class UserCounterRow(Row, table=True):
-    """The last numbers given out to a user. Taking the next ones locks the row until commit, so numbers follow commit order."""
+    """The last numbers given out to a user. Taking the next ones locks the row until commit, so numbers follow commit order.
+
+    ``consolidated_seq``: the watermark, up to which windows have consumed the events; ``waiting`` is ``last_seq`` less that, a
+    column of its own so that who has enough waiting is found by an index. ``flush_seq``: up to where events are wanted even in a
+    short window, ``flush_cause`` why. ``expired_seq``: up to where the text was deleted by age; ``text_since``: a time before
+    which no recorded text is left.
+    """
 
     __tablename__ = "user_counters"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (
+        Index("ix_user_counters_waiting", "waiting", sqlite_where=_WAITING, postgresql_where=_WAITING),
+        Index("ix_user_counters_idle", "last_event_at", sqlite_where=_WAITING, postgresql_where=_WAITING),
+        Index("ix_user_counters_flushed", "flush_seq", sqlite_where=_FLUSHED, postgresql_where=_FLUSHED),
+        Index("ix_user_counters_unindexed", "indexed_seq", sqlite_where=_UNINDEXED, postgresql_where=_UNINDEXED),
+        Index("ix_user_counters_unembedded", "embedded_seq", sqlite_where=_UNEMBEDDED, postgresql_where=_UNEMBEDDED),
+        Index("ix_user_counters_tenant_text_since", "tenant", "text_since"),
+    )
 
     tenant: str = Field(primary_key=True, sa_type=Text)
     user_id: str = Field(primary_key=True, sa_type=Text)
     last_seq: int = Field(sa_type=BigInteger)
     last_ordinal: int = Field(sa_type=BigInteger)
+    consolidated_seq: int = Field(default=0, sa_type=BigInteger, sa_column_kwargs=_FROM_ZERO)
+    waiting: int = Field(default=0, sa_type=BigInteger, sa_column_kwargs=_FROM_ZERO)
+    flush_seq: int = Field(default=0, sa_type=BigInteger, sa_column_kwargs=_FROM_ZERO)
+    flush_cause: str | None = Field(default=None, sa_type=Text)
+    indexed_seq: int = Field(default=0, sa_type=BigInteger, sa_column_kwargs=_FROM_ZERO)
+    embedded_seq: int = Field(default=0, sa_type=BigInteger, sa_column_kwargs=_FROM_ZERO)
+    expired_seq: int = Field(default=0, sa_type=BigInteger, sa_column_kwargs=_FROM_ZERO)
+    last_event_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    text_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
 class EventRow(Row, table=True):
@@ -55,11 +83,16 @@ class EventRow(Row, table=True):
     kind: str = Field(sa_type=Text)
     timestamp: datetime = Field(sa_type=UtcDateTime)
     sender_id: str | None = Field(default=None, sa_type=OutsideId)
-    receiver_ids: list[str] | None = Field(default=None, sa_type=_JSON)
+    receiver_ids: list[str] | None = Field(default=None, sa_type=JSON_VALUE)
     medium: str | None = Field(default=None, sa_type=Text)
     content: str | None = Field(default=None, sa_type=Text)
-    payload: dict[str, Any] | None = Field(default=None, sa_type=_JSON)
+    payload: dict[str, Any] | None = Field(default=None, sa_type=JSON_VALUE)
     turn_key: str | None = Field(default=None, sa_type=Text)
+    manager: str | None = Field(default=None, sa_type=Text)
+    method: str | None = Field(default=None, sa_type=Text)
+    phase: str | None = Field(default=None, sa_type=Text)
+    calling_id: str | None = Field(default=None, sa_type=OutsideId)
+    space_id: str | None = Field(default=None, sa_type=OutsideId)
     recorded_at: datetime = Field(sa_type=UtcDateTime)
 
 
@@ -100,9 +133,9 @@ class TurnRow(Row, table=True):
     state: str = Field(sa_type=Text)
     outcome: str | None = Field(default=None, sa_type=Text)
     reason: str | None = Field(default=None, sa_type=Text)
-    flags: list[str] | None = Field(default=None, sa_type=_JSON)
-    usage: dict[str, Any] | None = Field(default=None, sa_type=_JSON)
-    durations_ms: dict[str, int] | None = Field(default=None, sa_type=_JSON)
+    flags: list[str] | None = Field(default=None, sa_type=JSON_VALUE)
+    usage: dict[str, Any] | None = Field(default=None, sa_type=JSON_VALUE)
+    durations_ms: dict[str, int] | None = Field(default=None, sa_type=JSON_VALUE)
     model: str | None = Field(default=None, sa_type=Text)
     profile_version: int | None = Field(default=None, sa_type=BigInteger)
     run_id: str | None = Field(default=None, sa_type=Text)
@@ -118,7 +151,7 @@ class SpaceRow(Row, table=True):
     tenant: str = Field(primary_key=True, sa_type=Text)
     space_key: str = Field(primary_key=True, sa_type=Text)
     space_id_long: str | None = Field(default=None, sa_type=OutsideId)
-    settings: dict[str, Any] = Field(sa_type=_JSON)
+    settings: dict[str, Any] = Field(sa_type=JSON_VALUE)
 
 
 class PreferenceRow(Row, table=True):
