@@ -1,7 +1,7 @@
 """The simulated model: deterministic rules instead of a language model, for the demo, tests and first steps without a key.
 
 It reads the same prompts as any other model and answers in the same protocol, and it says what it is: every reply names the
-model ``simulated:rules-1``. It recognises a limited set of first-person statements in English, German and simple Chinese; it is
+model ``simulated:rules-1``. It recognises a limited set of statements in English, German and simple Chinese; it is
 no measure of what a real model understands. It can be told to misbehave, see :mod:`memory.llm.simulated_faults`.
 """
 
@@ -15,7 +15,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from memory.llm.simulated_faults import FaultPlan
+from memory.llm.simulated_extraction import extract
+from memory.llm.simulated_extraction_faults import misbehave
+from memory.llm.simulated_extraction_prompt import is_extraction, read_extraction
+from memory.llm.simulated_faults import EXTRACTION_FAULTS, FaultPlan
 from memory.llm.simulated_prompt import Brief, read_request
 from memory.llm.simulated_rules import learn
 from memory.model.errors import ModelRateLimited, ModelRejected, ModelTimedOut, ModelUnavailable
@@ -96,12 +99,15 @@ class SimulatedModel(ChatModel):
         if self._latency_s:
             await self._sleep(self._latency_s)
         _raise_for(fault)
-        text = self._answer(read_request(request))
+        if is_extraction(request):
+            text = _extracted(request, fault, self._plan.share(key, attempt))
+        else:
+            text = self._answer(read_request(request))
         stop = StopReason.REFUSED if fault == "refused" else StopReason.END
         if fault in ("truncated", "cut_silently"):
             text = text[: int(len(text) * (0.2 + 0.75 * self._plan.share(key, attempt)))]
             stop = StopReason.LENGTH if fault == "truncated" else StopReason.END
-        elif fault is not None:
+        elif fault is not None and fault not in EXTRACTION_FAULTS:
             text = _spoil(text, fault)
         text, cut = self._within(text, request.max_output_tokens)
         return ChatReply(text, StopReason.LENGTH if cut else stop, self._usage(request, text), MODEL_NAME)
@@ -134,6 +140,13 @@ class SimulatedModel(ChatModel):
         return Usage(input_tokens=sent, output_tokens=self._counter.count(reply))
 
 
+def _extracted(request: ChatRequest, fault: str | None, share: float) -> str:
+    brief = read_extraction(request)
+    items = extract(brief)
+    given = misbehave(fault, items, brief, request.system_text, share) if fault in EXTRACTION_FAULTS else items
+    return json.dumps(given, ensure_ascii=False)
+
+
 def _request_key(request: ChatRequest) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for text in (request.stage, request.system_text, *(message.text for message in request.messages)):
@@ -159,7 +172,7 @@ def _spoil(text: str, fault: str) -> str:
         case "empty" | "refused":
             return ""
         case "fenced":
-            return f"```markdown\n{text}\n```"
+            return f"```{'json' if text.startswith('{') else 'markdown'}\n{text}\n```"
         case "think":
             return f"<think>\n{_THOUGHT}\n</think>\n{text}"
         case "think_unterminated":

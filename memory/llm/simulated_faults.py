@@ -30,8 +30,16 @@ FAULTS: Mapping[str, str] = {
     "dropped_section": "a profile without its second half",
     "preamble": "prose before the reply and after it",
     "titled": "frontmatter and a title before the reply",
+    "hallucinated": "extraction: made-up items without a quote, with a wrong one, one of another event or of the prompt",
+    "double_handled": "extraction: what a manager call did already is extracted again",
+    "duplicated": "extraction: every item twice",
+    "translated": "extraction: Chinese comes back in English",
+    "broken_section": "extraction: one category is no list of items",
 }
 """Every fault by name, with what it looks like."""
+
+EXTRACTION_FAULTS = frozenset({"hallucinated", "double_handled", "duplicated", "translated", "broken_section"})
+"""Those in the items of an extraction; a reply of another stage is not touched by them."""
 
 _PAIR = re.compile(r"\s*([a-z_]+)\s*=\s*([0-9.eE+-]+)\s*")
 _SCALE = 2**53
