@@ -19,6 +19,7 @@ from memory.model.errors import InvalidInput
 MAX_ID_CHARS = 4096
 _MAX_ENCODED = 160
 _PLAIN = re.compile(rb"[A-Za-z0-9_@-]")
+_ALL_PLAIN = re.compile(rf"[A-Za-z0-9_@-]{{1,{_MAX_ENCODED}}}")
 _SEGMENT = re.compile(r"(?:[A-Za-z0-9_@.-]|=[0-9A-F]{2})+|[A-Za-z0-9_@-]{0,80}=h[0-9a-f]{64}")
 
 
@@ -41,6 +42,8 @@ def encode_segment(raw: str, *, what: str = "id") -> str:
         raise InvalidInput(f"the {what} is empty")
     if len(raw) > MAX_ID_CHARS:
         raise InvalidInput(f"the {what} has {len(raw)} characters; at most {MAX_ID_CHARS} are accepted")
+    if _ALL_PLAIN.fullmatch(raw):
+        return raw
     data = raw.encode("utf-8", "surrogatepass")
     out: list[str] = []
     for position, value in enumerate(data):
