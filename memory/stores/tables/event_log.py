@@ -7,31 +7,34 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal_column, or_, select, tuple_, update
-from sqlalchemy.engine import RowMapping
+from sqlalchemy.exc import IntegrityError
 
 from memory.model.directory import MemoryFacts
 from memory.model.errors import InvalidInput
-from memory.model.event import ASSISTANT_ID, USER_ID, clean_message, turn_messages
+from memory.model.event import ManagerMethodEvent, MessageEvent
 from memory.model.ids import decode_segment, encode_segment
 from memory.model.scope import Scope
-from memory.model.transcript import clean_text
 from memory.model.turn import Outcome, StoredTurn, Turn
-from memory.ports import Backlog, EventLog, RecordedTurn, TurnResult, TurnSummary
+from memory.ports import Backlog, EventLog, RecordedEvents, RecordedTurn, TurnResult, TurnSummary
 from memory.stores.tables.columns import to_utc
 from memory.stores.tables.directory import read_facts
 from memory.stores.tables.engine import Database
+from memory.stores.tables.event_rows import event_rows
 from memory.stores.tables.rows import TURNS
 from memory.stores.tables.statements import (
     BY_KEY,
+    COUNTERS,
     FIND_TURN,
     FINISH,
     INSERT_EVENTS,
     IS_KEPT,
     IS_PENDING,
     IS_SKIPPED,
+    KNOWN_EVENTS,
     PENDING,
     writes,
 )
+from memory.stores.tables.turn_rows import finish_binds, outcome_of, stored_turn, turn_rows, turn_summary
 
 _Select = TypeVar("_Select", bound=Select[*tuple[Any, ...]])
 
@@ -52,17 +55,19 @@ class SqlEventLog(EventLog):
     async def record_turn(
         self, scope: Scope, turn: Turn, *, now: datetime, allowed: Callable[[MemoryFacts], bool] | None = None
     ) -> RecordedTurn:
-        turn_row, event_rows = _rows(scope, turn, to_utc(now))
+        moment = to_utc(now)
+        turn_row, said_rows = turn_rows(scope, turn, moment)
         key = {"b_tenant": scope.tenant, "b_user": scope.user}
+        taken = {**key, "b_turns": 1, "b_events": len(said_rows), "b_at": moment if said_rows else None}
 
         def work(connection: Connection) -> RecordedTurn:
             if allowed is not None:
                 facts = read_facts(connection, scope, turn.space_id)
                 if not allowed(facts):
                     return RecordedTurn(0, duplicate=False, outcome=None, refused_by=facts)
-            numbers = connection.execute(self._writes.take_numbers, {**key, "b_events": len(event_rows)}).one()
-            seq = numbers.last_seq - len(event_rows)
-            for event_row in event_rows:
+            numbers = connection.execute(self._writes.take_numbers, taken).one()
+            seq = numbers.last_seq - len(said_rows)
+            for event_row in said_rows:
                 seq += 1
                 event_row["seq"] = seq
                 turn_row[f"{event_row['sender_id']}_seq"] = seq
@@ -70,25 +75,81 @@ class SqlEventLog(EventLog):
             if connection.execute(self._writes.insert_turn, turn_row).one_or_none() is None:
                 found = connection.execute(FIND_TURN, {**key, "b_key": turn_row["turn_key"]}).one()
                 _give_back(connection)
-                return RecordedTurn(found.ordinal, duplicate=True, outcome=_outcome(found.outcome))
-            if event_rows:
-                connection.execute(INSERT_EVENTS, event_rows)
-            return RecordedTurn(numbers.last_ordinal, duplicate=False, outcome=None)
+                waiting = numbers.waiting - len(said_rows)
+                return RecordedTurn(found.ordinal, duplicate=True, outcome=outcome_of(found.outcome), waiting=waiting)
+            if said_rows:
+                connection.execute(INSERT_EVENTS, said_rows)
+            return RecordedTurn(numbers.last_ordinal, duplicate=False, outcome=None, waiting=numbers.waiting)
 
         return await self._database.write(work)
 
+    async def record_events(
+        self,
+        scope: Scope,
+        events: Sequence[MessageEvent | ManagerMethodEvent],
+        *,
+        space_id: str = "default",
+        now: datetime,
+        allowed: Callable[[MemoryFacts], bool] | None = None,
+    ) -> RecordedEvents:
+        moment = to_utc(now)
+        encode_segment(space_id, what="space id")
+        all_rows = event_rows(events)
+        same = {"tenant": scope.tenant, "user_id": scope.user, "space_id": space_id, "recorded_at": moment}
+        rows = list({row["event_key"]: row | same for row in reversed(all_rows)}.values())[::-1]
+        repeated, dropped = len(all_rows) - len(rows), len(events) - len(all_rows)
+        key = {"b_tenant": scope.tenant, "b_user": scope.user}
+
+        def work(connection: Connection, *, some_are_known: bool) -> RecordedEvents | None:
+            """None: an event is there already, and nothing was written."""
+            if allowed is not None:
+                facts = read_facts(connection, scope, space_id)
+                if not allowed(facts):
+                    return RecordedEvents(0, 0, dropped, 0, 0, refused_by=facts)
+            new = rows
+            if some_are_known and rows:
+                # Nobody else records for this user from here on.
+                connection.execute(self._writes.take_numbers, {**key, "b_turns": 0, "b_events": 0, "b_at": None})
+                known = set(connection.execute(KNOWN_EVENTS, {**key, "b_keys": [row["event_key"] for row in rows]}).scalars())
+                new = [row for row in rows if row["event_key"] not in known]
+            duplicates = repeated + len(rows) - len(new)
+            if not new:
+                found = connection.execute(COUNTERS, key).one_or_none()
+                waiting, last_seq = (found.waiting, found.last_seq) if found is not None else (0, 0)
+                return RecordedEvents(0, duplicates, dropped, waiting, last_seq)
+            numbers = connection.execute(
+                self._writes.take_numbers, {**key, "b_turns": 0, "b_events": len(new), "b_at": moment}
+            ).one()
+            for seq, row in enumerate(new, numbers.last_seq - len(new) + 1):
+                row["seq"] = seq
+            try:
+                connection.execute(INSERT_EVENTS, new)
+            except IntegrityError:
+                if some_are_known:
+                    raise
+                _give_back(connection)
+                return None
+            return RecordedEvents(len(new), duplicates, dropped, numbers.waiting, numbers.last_seq)
+
+        # Most calls bring only new events: they are not looked up first.
+        recorded = await self._database.write(lambda c: work(c, some_are_known=False))
+        if recorded is None:
+            recorded = await self._database.write(lambda c: work(c, some_are_known=True))
+        assert recorded is not None  # noqa: S101 - only the first attempt gives None
+        return recorded
+
     async def pending(self, scope: Scope, *, limit: int) -> Sequence[StoredTurn]:
         binds = {"b_tenant": scope.tenant, "b_user": scope.user, "b_limit": _checked(limit)}
-        return await self._database.read(lambda c: [_stored_turn(row) for row in c.execute(PENDING, binds).mappings()])
+        return await self._database.read(lambda c: [stored_turn(row) for row in c.execute(PENDING, binds).mappings()])
 
     async def turns(self, scope: Scope, turn_ids: Sequence[str]) -> Sequence[StoredTurn]:
         binds = {"b_tenant": scope.tenant, "b_user": scope.user, "b_keys": _keys(turn_ids)}
-        return await self._database.read(lambda c: [_stored_turn(row) for row in c.execute(BY_KEY, binds).mappings()])
+        return await self._database.read(lambda c: [stored_turn(row) for row in c.execute(BY_KEY, binds).mappings()])
 
     async def finish(self, scope: Scope, results: Sequence[TurnResult], *, now: datetime) -> int:
         finished_at = to_utc(now)
         # In one order for everyone, so that two writers cannot wait for each other.
-        binds = sorted((_finish_binds(scope, result, finished_at) for result in results), key=lambda bind: bind["b_key"])
+        binds = sorted((finish_binds(scope, result, finished_at) for result in results), key=lambda bind: bind["b_key"])
 
         def work(connection: Connection) -> int:
             return sum(connection.execute(FINISH, bind).rowcount for bind in binds)
@@ -170,7 +231,7 @@ class SqlEventLog(EventLog):
             .returning(TURNS)
         )
         rows = await self._database.write(lambda c: c.execute(statement).mappings().all())
-        return sorted((_summary(row) for row in rows), key=lambda s: (s.scope.tenant, s.scope.user, s.ordinal))
+        return sorted((turn_summary(row) for row in rows), key=lambda s: (s.scope.tenant, s.scope.user, s.ordinal))
 
     async def summaries(
         self,
@@ -191,7 +252,7 @@ class SqlEventLog(EventLog):
         else:
             statement = statement.order_by(TURNS.c.recorded_at.desc(), TURNS.c.tenant, TURNS.c.user_id, TURNS.c.ordinal.desc())
         statement = statement.limit(_checked(limit))
-        return await self._database.read(lambda c: [_summary(row) for row in c.execute(statement).mappings()])
+        return await self._database.read(lambda c: [turn_summary(row) for row in c.execute(statement).mappings()])
 
     async def ping(self) -> None:
         from memory.stores.migrations import check_version  # Alembic is slow to load, and only operators ask
@@ -200,116 +261,6 @@ class SqlEventLog(EventLog):
 
     async def aclose(self) -> None:
         await self._database.aclose()
-
-
-def _rows(scope: Scope, turn: Turn, now: datetime) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    occurred_at = to_utc(turn.occurred_at, what="time of the turn")
-    turn_key = encode_segment(turn.turn_id, what="turn id")
-    medium = clean_text(turn.medium)
-    messages = turn_messages(turn)
-    said = {message.sender_id for message in messages}
-    owner = {"tenant": scope.tenant, "user_id": scope.user}
-    turn_row = {
-        **owner,
-        "turn_key": turn_key,
-        "turn_id_long": _if_hashed(turn.turn_id, turn_key),
-        "user_seq": None,
-        "assistant_seq": None,
-        "user_blank": None if USER_ID in said else clean_message(turn.user_text, sender=USER_ID),
-        "assistant_blank": None if ASSISTANT_ID in said else clean_message(turn.assistant_text, sender=ASSISTANT_ID),
-        "space_id": turn.space_id,
-        "conversation_id": turn.conversation_id,
-        "medium": medium,
-        "language_model": _cleaned(turn.language_model),
-        "allow_user_memory": turn.allow_user_memory,
-        "web_search": turn.web_search,
-        "occurred_at": occurred_at,
-        "recorded_at": now,
-        "attempt": 0,
-        "state": "pending",
-    }
-    event_rows: list[dict[str, Any]] = [
-        {
-            **owner,
-            "event_key": message.event_id,
-            "kind": message.kind,
-            "timestamp": occurred_at,
-            "sender_id": message.sender_id,
-            "receiver_ids": list(message.receiver_ids),
-            "medium": medium,
-            "content": message.content,
-            "turn_key": turn_key,
-            "recorded_at": now,
-        }
-        for message in messages
-    ]
-    return turn_row, event_rows
-
-
-def _finish_binds(scope: Scope, result: TurnResult, finished_at: datetime) -> dict[str, Any]:
-    return {
-        "b_tenant": scope.tenant,
-        "b_user": scope.user,
-        "b_key": encode_segment(result.turn_id, what="turn id"),
-        "b_attempt": result.attempt,
-        "v_outcome": result.outcome.value,
-        "v_reason": _cleaned(result.reason),
-        "v_flags": list(result.flags),
-        "v_usage": {stage: dict(counts) for stage, counts in result.usage.items()},
-        "v_durations_ms": dict(result.durations_ms),
-        "v_model": _cleaned(result.model),
-        "v_profile_version": result.profile_version,
-        "v_run_id": result.run_id,
-        "v_workflow_id": result.workflow_id,
-        "v_finished_at": finished_at,
-    }
-
-
-def _stored_turn(row: RowMapping) -> StoredTurn:
-    # Not validated again: it was when it was recorded, and a rule that has become stricter must not strand old turns.
-    return StoredTurn.model_construct(
-        turn=Turn.model_construct(
-            turn_id=row["turn_id_long"] or decode_segment(row["turn_key"]),
-            user_text=row["user_blank"] if row["user_seq"] is None else row["said_user"],
-            assistant_text=row["assistant_blank"] if row["assistant_seq"] is None else row["said_assistant"],
-            occurred_at=row["occurred_at"],
-            space_id=row["space_id"],
-            conversation_id=row["conversation_id"],
-            medium=row["medium"],
-            language_model=row["language_model"],
-            allow_user_memory=row["allow_user_memory"],
-            web_search=row["web_search"],
-        ),
-        ordinal=row["ordinal"],
-        attempt=row["attempt"],
-        state=row["state"],
-        outcome=_outcome(row["outcome"]),
-        reason=row["reason"],
-        recorded_at=row["recorded_at"],
-        finished_at=row["finished_at"],
-        profile_version=row["profile_version"],
-    )
-
-
-def _summary(row: RowMapping) -> TurnSummary:
-    return TurnSummary(
-        scope=Scope(row["tenant"], row["user_id"]),
-        turn_id=row["turn_id_long"] or decode_segment(row["turn_key"]),
-        ordinal=row["ordinal"],
-        attempt=row["attempt"],
-        space_id=row["space_id"],
-        state=row["state"],
-        outcome=_outcome(row["outcome"]),
-        reason=row["reason"],
-        flags=tuple(row["flags"] or ()),
-        profile_version=row["profile_version"],
-        recorded_at=row["recorded_at"],
-        finished_at=row["finished_at"],
-        run_id=row["run_id"],
-        usage=row["usage"] or {},
-        durations_ms=row["durations_ms"] or {},
-        model=row["model"],
-    )
 
 
 def _filtered(statement: _Select, tenant: str | None, scope: Scope | None) -> _Select:
@@ -343,15 +294,3 @@ def _checked(limit: int) -> int:
     if limit < 1:
         raise InvalidInput(f"the limit must be at least 1, not {limit}")
     return limit
-
-
-def _if_hashed(raw: str, key: str) -> str | None:
-    return raw if "=h" in key else None
-
-
-def _outcome(value: str | None) -> Outcome | None:
-    return None if value is None else Outcome(value)
-
-
-def _cleaned(text: str | None) -> str | None:
-    return None if text is None else clean_text(text)

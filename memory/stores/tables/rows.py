@@ -26,6 +26,7 @@ _FROM_ZERO = {"server_default": text("0")}
 _PENDING = text("state = 'pending'")
 _KEPT = text("outcome = 'kept'")
 _WAITING = text("waiting > 0")
+_IDLE = text("waiting > 0 AND flush_seq < last_seq")
 _FLUSHED = text("flush_seq > consolidated_seq")
 _UNINDEXED = text("indexed_seq < consolidated_seq")
 _UNEMBEDDED = text("embedded_seq < consolidated_seq")
@@ -47,7 +48,7 @@ class UserCounterRow(Row, table=True):
     __tablename__ = "user_counters"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (
         Index("ix_user_counters_waiting", "waiting", sqlite_where=_WAITING, postgresql_where=_WAITING),
-        Index("ix_user_counters_idle", "last_event_at", sqlite_where=_WAITING, postgresql_where=_WAITING),
+        Index("ix_user_counters_idle", "last_event_at", sqlite_where=_IDLE, postgresql_where=_IDLE),
         Index("ix_user_counters_flushed", "flush_seq", sqlite_where=_FLUSHED, postgresql_where=_FLUSHED),
         Index("ix_user_counters_unindexed", "indexed_seq", sqlite_where=_UNINDEXED, postgresql_where=_UNINDEXED),
         Index("ix_user_counters_unembedded", "embedded_seq", sqlite_where=_UNEMBEDDED, postgresql_where=_UNEMBEDDED),

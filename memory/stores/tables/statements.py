@@ -49,6 +49,8 @@ BY_KEY = (
 )
 FIND_TURN = select(TURNS.c.ordinal, TURNS.c.outcome).where(of_user(TURNS), TURNS.c.turn_key == bindparam("b_key"))
 INSERT_EVENTS = insert(EVENTS)
+KNOWN_EVENTS = select(EVENTS.c.event_key).where(of_user(EVENTS), EVENTS.c.event_key.in_(bindparam("b_keys", expanding=True)))
+COUNTERS = select(USER_COUNTERS).where(of_user(USER_COUNTERS))
 
 FINISH = (
     update(TURNS)
@@ -87,7 +89,10 @@ class Writes:
     """Statements with ``ON CONFLICT``."""
 
     take_numbers: Executable
-    """Gives out the next ordinal and ``b_events`` sequence numbers; holds the user's row until commit."""
+    """Gives out ``b_turns`` ordinals and ``b_events`` sequence numbers; holds the user's row until commit.
+
+    ``b_at``: the time of the newest event; null where there is none.
+    """
     insert_turn: Executable
     """Returns the ordinal, or no row where the turn id is there already."""
     save_space: Executable
@@ -99,7 +104,13 @@ class Writes:
 def writes(dialect_name: str) -> Writes:
     upsert: Any = sqlite.insert if dialect_name == "sqlite" else postgresql.insert
     numbers = upsert(USER_COUNTERS).values(
-        tenant=bindparam("b_tenant"), user_id=bindparam("b_user"), last_seq=bindparam("b_events"), last_ordinal=1
+        tenant=bindparam("b_tenant"),
+        user_id=bindparam("b_user"),
+        last_seq=bindparam("b_events"),
+        last_ordinal=bindparam("b_turns"),
+        waiting=bindparam("b_events"),
+        last_event_at=bindparam("b_at"),
+        text_since=bindparam("b_at"),
     )
     spaces, preferences, roots = upsert(SPACES), upsert(PREFERENCES), upsert(ROOTS)
     return Writes(
@@ -107,9 +118,12 @@ def writes(dialect_name: str) -> Writes:
             index_elements=["tenant", "user_id"],
             set_={
                 "last_seq": USER_COUNTERS.c.last_seq + numbers.excluded.last_seq,
-                "last_ordinal": USER_COUNTERS.c.last_ordinal + 1,
+                "last_ordinal": USER_COUNTERS.c.last_ordinal + numbers.excluded.last_ordinal,
+                "waiting": USER_COUNTERS.c.waiting + numbers.excluded.waiting,
+                "last_event_at": func.coalesce(numbers.excluded.last_event_at, USER_COUNTERS.c.last_event_at),
+                "text_since": func.coalesce(USER_COUNTERS.c.text_since, numbers.excluded.text_since),
             },
-        ).returning(USER_COUNTERS.c.last_seq, USER_COUNTERS.c.last_ordinal),
+        ).returning(USER_COUNTERS.c.last_seq, USER_COUNTERS.c.last_ordinal, USER_COUNTERS.c.waiting),
         insert_turn=upsert(TURNS)
         .on_conflict_do_nothing(index_elements=["tenant", "user_id", "turn_key"])
         .returning(TURNS.c.ordinal),
