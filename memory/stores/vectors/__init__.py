@@ -25,7 +25,9 @@ def build_vectors(settings: Settings, *, owner: str = "afterturn") -> VectorInde
     if settings.vector_url:
         from memory.stores.vectors.server import ServerVectors
 
-        return ServerVectors.connect(settings.vector_url, api_key=key, timeout_s=settings.vector_timeout_s)
+        return ServerVectors.connect(
+            settings.vector_url, api_key=key, prefix=f"{settings.bucket_prefix}-", timeout_s=settings.vector_timeout_s
+        )
     if settings.vector_service_url:
         from memory.stores.vectors.remote import RemoteVectorIndex
 

@@ -231,7 +231,7 @@ class EdgeVectors:
         opened = self._get(collection)
         if finds_nothing(query):
             return []
-        dense = query.dense if opened.dimension is not None else None
+        dense = query.dense
         if dense and len(dense) != opened.dimension:
             raise wrong_dimension(collection)
         condition = _filter(query.owners, query.filter)
