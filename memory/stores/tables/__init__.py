@@ -14,8 +14,10 @@ from memory.stores.tables.directory import SqlDirectory
 from memory.stores.tables.engine import BUSY_TIMEOUT_S, CALL_TIMEOUT_S, WRITE_OPTION, Database, database_url, is_in_memory
 from memory.stores.tables.event_log import SqlEventLog
 from memory.stores.tables.terms import SqlTerms
+from memory.stores.tables.usage import SqlUsage
+from memory.stores.tables.windows import SqlWindows
 
-__all__ = ["SqlDirectory", "SqlEventLog", "SqlTerms", "Tables", "build_tables"]
+__all__ = ["SqlDirectory", "SqlEventLog", "SqlTerms", "SqlUsage", "SqlWindows", "Tables", "build_tables"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,9 @@ class Tables:
 
     log: SqlEventLog
     directory: SqlDirectory
+    windows: SqlWindows
     terms: SqlTerms
+    usage: SqlUsage
     database: Database
 
     @property
@@ -58,4 +62,11 @@ def build_tables(
 
         with database.engine.execution_options(**{WRITE_OPTION: True}).begin() as connection:
             upgrade(connection)
-    return Tables(SqlEventLog(database), SqlDirectory(database), SqlTerms(database), database)
+    return Tables(
+        log=SqlEventLog(database),
+        directory=SqlDirectory(database),
+        windows=SqlWindows(database),
+        terms=SqlTerms(database),
+        usage=SqlUsage(database),
+        database=database,
+    )

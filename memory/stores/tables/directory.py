@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy import Connection, delete, insert, select, update
 
+from memory.model.category import Category
 from memory.model.directory import MemoryFacts, MemoryRoot, SpaceSettings
 from memory.model.errors import InvalidInput, InvalidSettings
 from memory.model.ids import decode_segment, encode_segment
@@ -15,9 +16,15 @@ from memory.model.scope import Scope
 from memory.ports import Directory
 from memory.stores.tables.engine import Database
 from memory.stores.tables.rows import ROOTS, SPACES
+from memory.stores.tables.rows_window import TEAM_MEMBERS
 from memory.stores.tables.statements import FACTS, writes
 
 _ROOT = "root_folder"
+_CATEGORIES = "memory_categories"
+_KNOWN_CATEGORIES = frozenset(category.value for category in Category)
+
+MAX_TEAMS = 500
+"""Of one user."""
 
 
 def read_facts(connection: Connection, scope: Scope, space_id: str) -> MemoryFacts:
@@ -86,6 +93,36 @@ class SqlDirectory(Directory):
         row = {"tenant": scope.tenant, "user_id": scope.user, "allow_user_memory": allow_user_memory}
         await self._database.write(lambda c: c.execute(self._writes.save_preference, row))
 
+    async def set_teams(self, scope: Scope, team_ids: Sequence[str]) -> None:
+        if len(team_ids) > MAX_TEAMS:
+            raise InvalidInput(f"{len(team_ids)} teams of one user; at most {MAX_TEAMS} are accepted")
+        keys = {encode_segment(team_id, what="team id"): team_id for team_id in team_ids}
+        rows = [
+            {"tenant": scope.tenant, "user_id": scope.user, "team_key": key, "team_id_long": raw if "=h" in key else None}
+            for key, raw in sorted(keys.items())
+        ]
+
+        def work(connection: Connection) -> None:
+            # Of two callers at once, the second takes the place of the first as a whole.
+            connection.execute(
+                self._writes.take_numbers,
+                {"b_tenant": scope.tenant, "b_user": scope.user, "b_turns": 0, "b_events": 0, "b_at": None},
+            )
+            mine = (TEAM_MEMBERS.c.tenant == scope.tenant, TEAM_MEMBERS.c.user_id == scope.user)
+            connection.execute(delete(TEAM_MEMBERS).where(*mine, TEAM_MEMBERS.c.team_key.not_in(list(keys))))
+            if rows:
+                connection.execute(self._writes.save_team, rows)
+
+        await self._database.write(work)
+
+    async def teams(self, scope: Scope) -> Sequence[str]:
+        wanted = (
+            select(TEAM_MEMBERS.c.team_key, TEAM_MEMBERS.c.team_id_long)
+            .where(TEAM_MEMBERS.c.tenant == scope.tenant, TEAM_MEMBERS.c.user_id == scope.user)
+            .order_by(TEAM_MEMBERS.c.team_key)
+        )
+        return await self._database.read(lambda c: [row.team_id_long or decode_segment(row.team_key) for row in c.execute(wanted)])
+
     async def tenants(self) -> Sequence[str]:
         wanted = select(ROOTS.c.tenant).distinct().order_by(ROOTS.c.tenant)
         return await self._database.read(lambda c: list(c.execute(wanted).scalars()))
@@ -138,6 +175,8 @@ class SqlDirectory(Directory):
 def _settings(stored: Mapping[str, Any] | None, active_roots: Sequence[str], space_id: str) -> SpaceSettings:
     # A key that this version does not know was written by a newer one during a roll-out; it is not this version's to judge.
     known = {name: value for name, value in (stored or {}).items() if name in SpaceSettings.model_fields}
+    if isinstance(known.get(_CATEGORIES), Mapping):
+        known[_CATEGORIES] = {name: on for name, on in known[_CATEGORIES].items() if name in _KNOWN_CATEGORIES}
     if _ROOT not in known and len(active_roots) == 1:
         known[_ROOT] = active_roots[0]
     try:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, cast
 
+from sqlalchemy.engine import RowMapping
+
 from memory.model.errors import InvalidInput
 from memory.model.event import Event, ManagerMethodEvent, MessageEvent, Phase, clean_message
 from memory.model.ids import decode_segment, encode_segment
@@ -83,7 +85,7 @@ def _event_row(event: MessageEvent | ManagerMethodEvent, number: int) -> dict[st
     }
 
 
-def stored_events(rows: Iterable[Mapping[str, Any]]) -> list[StoredEvent]:
+def stored_events(rows: Iterable[Mapping[str, Any] | RowMapping]) -> list[StoredEvent]:
     return [
         StoredEvent.model_construct(
             seq=row["seq"], event=_event(row), space_id=row["space_id"] or "default", recorded_at=row["recorded_at"]
@@ -92,7 +94,7 @@ def stored_events(rows: Iterable[Mapping[str, Any]]) -> list[StoredEvent]:
     ]
 
 
-def _event(row: Mapping[str, Any]) -> Event:
+def _event(row: Mapping[str, Any] | RowMapping) -> Event:
     # Not validated again: it was when it was recorded, and a rule that has become stricter must not strand old events.
     event_id = row["event_id_long"] or decode_segment(row["event_key"])
     if row["kind"] == "message":

@@ -10,6 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from memory.model.enablement import ReasonCode
 from memory.stores.tables.rows import EVENTS, PREFERENCES, ROOTS, SPACES, TURNS, USER_COUNTERS
+from memory.stores.tables.rows_window import TEAM_MEMBERS
 
 # A literal, not a parameter: only then can the planner use the partial indexes.
 IS_PENDING = TURNS.c.state == literal_column("'pending'")
@@ -99,6 +100,7 @@ class Writes:
     save_preference: Executable
     save_root: Executable
     """``active`` of an existing root is overwritten."""
+    save_team: Executable
 
 
 def writes(dialect_name: str) -> Writes:
@@ -134,4 +136,5 @@ def writes(dialect_name: str) -> Writes:
             index_elements=["tenant", "user_id"], set_={"allow_user_memory": preferences.excluded.allow_user_memory}
         ),
         save_root=roots.on_conflict_do_update(index_elements=["tenant", "folder"], set_={"active": roots.excluded.active}),
+        save_team=upsert(TEAM_MEMBERS).on_conflict_do_nothing(),
     )
