@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal_column, or_, select, tuple_, update
-from sqlalchemy.exc import IntegrityError
 
 from memory.model.directory import MemoryFacts
 from memory.model.errors import InvalidInput
@@ -96,7 +95,10 @@ class SqlEventLog(EventLog):
         encode_segment(space_id, what="space id")
         all_rows = event_rows(events)
         same = {"tenant": scope.tenant, "user_id": scope.user, "space_id": space_id, "recorded_at": moment}
-        rows = list({row["event_key"]: row | same for row in reversed(all_rows)}.values())[::-1]
+        by_key: dict[str, dict[str, Any]] = {}
+        for row in all_rows:
+            by_key.setdefault(row["event_key"], row | same)
+        rows = list(by_key.values())
         repeated, dropped = len(all_rows) - len(rows), len(events) - len(all_rows)
         key = {"b_tenant": scope.tenant, "b_user": scope.user}
 
@@ -110,7 +112,7 @@ class SqlEventLog(EventLog):
             if some_are_known and rows:
                 # Nobody else records for this user from here on.
                 connection.execute(self._writes.take_numbers, {**key, "b_turns": 0, "b_events": 0, "b_at": None})
-                known = set(connection.execute(KNOWN_EVENTS, {**key, "b_keys": [row["event_key"] for row in rows]}).scalars())
+                known = set(connection.execute(KNOWN_EVENTS, {**key, "b_keys": list(by_key)}).scalars())
                 new = [row for row in rows if row["event_key"] not in known]
             duplicates = repeated + len(rows) - len(new)
             if not new:
@@ -122,11 +124,8 @@ class SqlEventLog(EventLog):
             ).one()
             for seq, row in enumerate(new, numbers.last_seq - len(new) + 1):
                 row["seq"] = seq
-            try:
-                connection.execute(INSERT_EVENTS, new)
-            except IntegrityError:
-                if some_are_known:
-                    raise
+            inserted = connection.execute(self._writes.insert_new_events, new, execution_options={"preserve_rowcount": True})
+            if inserted.rowcount != len(new):
                 _give_back(connection)
                 return None
             return RecordedEvents(len(new), duplicates, dropped, numbers.waiting, numbers.last_seq)
@@ -135,7 +134,7 @@ class SqlEventLog(EventLog):
         recorded = await self._database.write(lambda c: work(c, some_are_known=False))
         if recorded is None:
             recorded = await self._database.write(lambda c: work(c, some_are_known=True))
-        assert recorded is not None  # noqa: S101 - only the first attempt gives None
+        assert recorded is not None  # noqa: S101 - with the user's row locked, what is new stays new
         return recorded
 
     async def pending(self, scope: Scope, *, limit: int) -> Sequence[StoredTurn]:
