@@ -68,6 +68,17 @@ def find_invention(before: Profile, after: Profile) -> str | None:
     return None
 
 
+def unknown_terms(text: str, support: Iterable[str]) -> list[str]:
+    """Numbers, names and terms of ``text`` that are in none of the supporting texts, in order."""
+    known = _Vocabulary(support)
+    unknown: list[str] = []
+    for line in text.splitlines():
+        found = _Line(line)
+        unknown += [number for number in found.numbers if number not in known.numbers]
+        unknown += [name for name in found.names if not known.has_name(name)]
+    return unknown
+
+
 @dataclass(frozen=True, slots=True)
 class _Token:
     text: str

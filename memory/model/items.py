@@ -113,6 +113,8 @@ class DropReason(StrEnum):
     MALFORMED = "malformed"
     UNGROUNDED = "ungrounded"
     """It says what neither its quotes nor what was known say."""
+    TRANSLATED = "translated"
+    """In another script than its quotes."""
     ASSISTANT_ONLY = "assistant_only"
     """Rests on the assistant's own words alone."""
     ALREADY_HANDLED = "already_handled"

@@ -44,7 +44,9 @@ def _tag_start() -> re.Pattern[str]:
     """An opening bracket before the name of a block, whatever invisible or dividing characters stand between and within."""
     forms = _letter_forms()
     gap = rf"(?:[^\w>{_BRACKETS}]|_)*"
-    names = ("".join(f"[{re.escape(forms[letter])}]{gap}" for letter in name) for name in ("profile", "exchange"))
+    names = (
+        "".join(f"[{re.escape(forms[letter])}]{gap}" for letter in name) for name in ("profile", "exchange", "known", "transcript")
+    )
     return re.compile(rf"[{_BRACKETS}](?={gap}(?:{'|'.join(names)})(?:\W|\Z|(?<=\W)))")
 
 
@@ -84,10 +86,11 @@ def _ends(start: bytes, end: bytes, size: int, max_bytes: int) -> str:
     return f"{head}{_MARKER.format(left_out=left_out)}{tail}"
 
 
-def _presentable(text: str, max_bytes: int) -> str:
-    """Cleaned, redacted and shortened. Of a long text only what will be shown is redacted, and a stretch beyond.
+def presentable(text: str, max_bytes: int) -> str:
+    """Text as a prompt may show it: cleaned, redacted and shortened to ``max_bytes``.
 
-    The stretch is cut away afterwards: a secret that lies across the seam would show half of itself.
+    Of a long one only what will be shown is redacted, and a stretch beyond. The stretch is cut away afterwards: a secret that lies
+    across the seam would show half of itself.
     """
     text = clean_text(text)
     if len(text) <= max_bytes + 2 * _SEAM_CHARS:
@@ -123,7 +126,7 @@ def quote_turns(turns: Sequence[Turn], *, message_bytes: int = PROMPT_MESSAGE_BY
         for label, text in ((USER_LABEL, turn.user_text), (ASSISTANT_LABEL, turn.assistant_text)):
             if text and text.strip():
                 lines.append(label)
-                lines.extend(_quoted(_presentable(text, limit)))
+                lines.extend(_quoted(presentable(text, limit)))
     lines.append("</exchange>")
     return "\n".join(lines)
 

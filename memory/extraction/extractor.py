@@ -1,0 +1,247 @@
+"""One unified pass over a window, and what to do when a reply is cut off, unreadable, or bad in one section."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from memory.categories.spec import CategorySpec
+from memory.extraction.ground import Grounds, shown
+from memory.model.category import Category
+from memory.model.errors import MalformedOutput, ModelRejected
+from memory.model.extraction_schema import Sections, read_reply, reply_schema
+from memory.model.items import ContactTextItem, Dropped, DropReason, Grounded
+from memory.model.window import CategoryExtraction, Extraction, StoredEvent, Window
+from memory.ports import ChatModel, ChatReply, ChatRequest, StopReason, Usage
+from memory.prompts import PROMPT_VERSION, with_more_room
+from memory.prompts.extraction import STAGE, Known, extraction_request
+
+MAX_MODEL_CALLS: Final = 24
+"""In one extraction: the window, more room, its halves, single categories again."""
+MIN_EVENTS: Final = 4
+"""So few lines are not split any further."""
+LONG_PROMPT_CHARS: Final = 20_000
+"""A refused prompt of this length may be too long for the model: it is tried in halves."""
+
+_TEXTS: Final = {
+    Category.BIOS: "bio",
+    Category.ROLLING_SUMMARIES: "rolling_summary",
+    Category.RESPONSE_POLICIES: "response_policy",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionResult:
+    """``usage``: by stage (``extract``, ``extract_<category>``)."""
+
+    extraction: Extraction
+    usage: Mapping[str, Usage]
+
+
+@dataclass
+class _Work:
+    """What has been found so far."""
+
+    specs: Sequence[CategorySpec]
+    kept: dict[Category, list[Grounded[Any]]] = field(default_factory=dict[Category, list[Grounded[Any]]])
+    dropped: dict[Category, list[Dropped]] = field(default_factory=dict[Category, list[Dropped]])
+    proposed: dict[Category, int] = field(default_factory=dict[Category, int])
+    failed: dict[Category, str] = field(default_factory=dict[Category, str])
+    flags: list[str] = field(default_factory=list[str])
+    usage: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    calls: int = 0
+    parts: int = 0
+
+
+class _CutOff(Exception):
+    """The reply did not fit, even with more room."""
+
+
+class Extractor:
+    """For one model.
+
+    Args:
+        model: metered by the caller.
+        timeout_s: of one call.
+    """
+
+    def __init__(self, model: ChatModel, *, timeout_s: float) -> None:
+        self._model = model
+        self._timeout_s = timeout_s
+
+    async def run(
+        self, window: Window, events: Sequence[StoredEvent], known: Known, specs: Sequence[CategorySpec], *, now: datetime
+    ) -> ExtractionResult:
+        """Extract and check.
+
+        Raises:
+            MalformedOutput: nothing could be read of a reply, or a few lines alone do not fit the model's output.
+            ModelRateLimited, ModelUnavailable, ModelTimedOut, ModelRejected: as the model does.
+            SpendCapReached, StoreUnavailable: of a metered model.
+        """
+        work = _Work(specs)
+        if events and specs:
+            await self._part(window, events, known, work, now)
+        refs = known.refs()
+        categories = tuple(
+            CategoryExtraction(
+                category=spec.category,
+                items=tuple(one.model_dump(mode="json") for one in work.kept.get(spec.category, ())),
+                dropped=tuple(work.dropped.get(spec.category, ())),
+                proposed=work.proposed.get(spec.category, 0),
+                failed=work.failed.get(spec.category),
+            )
+            for spec in specs
+        )
+        extraction = Extraction(
+            window_id=window.window_id,
+            attempt=window.attempt,
+            prompt_version=PROMPT_VERSION,
+            model=self._model.name,
+            refs=refs,
+            categories=categories,
+            flags=tuple(dict.fromkeys(work.flags)),
+        )
+        return ExtractionResult(extraction, work.usage)
+
+    async def _part(self, window: Window, events: Sequence[StoredEvent], known: Known, work: _Work, now: datetime) -> Known:
+        """Extract from these lines; gives what is known after them."""
+        try:
+            sections = await self._sections(window, events, known, work, now)
+        except _CutOff:
+            return await self._halves(window, events, known, work, now, "cut_off")
+        except ModelRejected:
+            if len(events) < 2 * MIN_EVENTS or sum(len(str(one.event.model_dump())) for one in events) < LONG_PROMPT_CHARS:
+                raise
+            return await self._halves(window, events, known, work, now, "rejected")
+        part = work.parts
+        work.parts += 1
+        grounds = Grounds(window, events, known, known.refs())
+        origin = f"chunk:{window.window_id[6:]}" if window.window_id.startswith("chunk-") else f"window:{window.window_id}"
+        for spec in work.specs:
+            if spec.category in sections.broken:
+                work.failed[spec.category] = sections.broken[spec.category]
+                continue
+            kept, dropped = grounds.check(spec, sections.items.get(spec.category, []), origin)
+            self._add(spec.category, [_of_part(one, part) for one in kept], work)
+            work.dropped.setdefault(spec.category, []).extend([*sections.dropped.get(spec.category, []), *dropped])
+            work.proposed[spec.category] = work.proposed.get(spec.category, 0) + sections.proposed.get(spec.category, 0)
+        return _after(known, work)
+
+    @staticmethod
+    def _add(category: Category, found: Sequence[Grounded[Any]], work: _Work) -> None:
+        kept = work.kept.setdefault(category, [])
+        keys = {one.key for one in kept}
+        for one in found:
+            if one.key in keys:
+                work.dropped.setdefault(category, []).append(
+                    Dropped(category=category, reason=DropReason.DUPLICATE, item=shown(one.item))
+                )
+            else:
+                keys.add(one.key)
+                kept.append(one)
+
+    async def _halves(
+        self, window: Window, events: Sequence[StoredEvent], known: Known, work: _Work, now: datetime, why: str
+    ) -> Known:
+        if len(events) < 2 * MIN_EVENTS:
+            raise MalformedOutput(f"the reply for {len(events)} events does not fit the model's output")
+        work.flags.append(f"split:{why}")
+        middle = len(events) // 2
+        known = await self._part(window, events[:middle], known, work, now)
+        # The second half is told what the first one made of the texts, so that it weaves on and undoes nothing.
+        return await self._part(window, events[middle:], known, work, now)
+
+    async def _sections(self, window: Window, events: Sequence[StoredEvent], known: Known, work: _Work, now: datetime) -> Sections:
+        request = self._request(work.specs, window, events, known, now, STAGE)
+        sections = await self._ask(request, work.specs, work)
+        for category in list(sections.broken):
+            again = [spec for spec in work.specs if spec.category is category]
+            stage = f"{STAGE}_{category.value}"
+            try:
+                mended = await self._ask(self._request(again, window, events, known, now, stage), again, work)
+            except (MalformedOutput, _CutOff):
+                continue
+            if category not in mended.broken:
+                del sections.broken[category]
+                work.flags.append(f"repaired:{category.value}")
+                sections.items[category] = mended.items.get(category, [])
+                sections.dropped[category] = mended.dropped.get(category, [])
+                sections.proposed[category] = mended.proposed.get(category, 0)
+        return sections
+
+    def _request(
+        self,
+        specs: Sequence[CategorySpec],
+        window: Window,
+        events: Sequence[StoredEvent],
+        known: Known,
+        now: datetime,
+        stage: str,
+    ) -> ChatRequest:
+        return extraction_request(
+            events,
+            known,
+            {spec.category: spec.prompt for spec in specs},
+            schema=reply_schema({spec.category: spec.item for spec in specs}),
+            guidance=window.guidance,
+            now=now,
+            timeout_s=self._timeout_s,
+            reasoning=self._model.reasoning,
+            stage=stage,
+        )
+
+    async def _ask(self, request: ChatRequest, specs: Sequence[CategorySpec], work: _Work) -> Sections:
+        reply = await self._call(request, work)
+        if reply.stop is StopReason.LENGTH:
+            work.flags.append("more_room")
+            wider = with_more_room(request)
+            reply = await self._call(ChatRequest(**{**_fields(wider), "stage": request.stage}), work)
+            if reply.stop is StopReason.LENGTH:
+                raise _CutOff
+        if reply.stop is StopReason.REFUSED:
+            raise ModelRejected("the model refused to extract from the window")
+        return read_reply(reply.text, {spec.category: spec.item for spec in specs})
+
+    async def _call(self, request: ChatRequest, work: _Work) -> ChatReply:
+        if work.calls >= MAX_MODEL_CALLS:
+            raise MalformedOutput(f"the window took {MAX_MODEL_CALLS} model calls and is not read")
+        work.calls += 1
+        reply = await self._model.complete(request)
+        before = work.usage.get(request.stage)
+        work.usage[request.stage] = reply.usage if before is None else before + reply.usage
+        return reply
+
+
+def _fields(request: ChatRequest) -> dict[str, Any]:
+    names = ("system", "messages", "max_output_tokens", "timeout_s", "schema", "schema_name")
+    return {name: getattr(request, name) for name in names}
+
+
+def _of_part(grounded: Grounded[Any], part: int) -> Grounded[Any]:
+    """``new1`` of a later part is another contact than ``new1`` of the first."""
+    if part == 0:
+        return grounded
+    item = grounded.item
+    renamed = {
+        name: f"{ref}p{part}"
+        for name in ("contact", "merge_with")
+        if isinstance(ref := getattr(item, name, None), str) and ref.startswith("new")
+    }
+    return grounded.model_copy(update={"item": item.model_copy(update=renamed)}) if renamed else grounded
+
+
+def _after(known: Known, work: _Work) -> Known:
+    """What is known, with the texts that were extracted so far in place of the old ones."""
+    texts: dict[str, dict[str, str]] = {}
+    for category, name in _TEXTS.items():
+        for one in work.kept.get(category, ()):
+            if isinstance(one.item, ContactTextItem):
+                texts.setdefault(one.item.contact, {})[name] = one.item.text
+    contacts = tuple(
+        contact.model_copy(update=texts[ref]) if (ref := f"c{contact.contact_id}") in texts else contact
+        for contact in known.contacts
+    )
+    return Known(contacts, known.tasks, known.facts, known.names)

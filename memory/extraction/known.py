@@ -1,0 +1,100 @@
+"""What an extraction is told of: the people of the window, live tasks, facts that its messages touch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from memory.categories.spec import CategorySpec, Stores
+from memory.model.category import Category
+from memory.model.contact import SYSTEM_CONTACTS, Contact
+from memory.model.contact_rules import email_address, phone_number
+from memory.model.errors import InvalidInput
+from memory.model.event import ASSISTANT_ID, USER_ID, MessageEvent
+from memory.model.ids import short_hash
+from memory.model.owner import View
+from memory.model.scope import Scope
+from memory.model.task import LIVE_STATUSES
+from memory.model.window import StoredEvent
+from memory.ports import CreateContact
+from memory.prompts.extraction import Known
+
+MAX_TASKS: Final = 50
+MAX_FACTS: Final = 20
+MAX_CONTACTS: Final = 60
+MAX_PARTICIPANTS: Final = 40
+MIN_DIGITS: Final = 7
+MAX_DIGITS: Final = 15
+"""Of a sender id that is a telephone number; shorter ones are ids of the orchestrator."""
+QUERY_CHARS: Final = 20_000
+
+_ABOUT_PEOPLE: Final = frozenset(
+    {Category.CONTACTS, Category.BIOS, Category.ROLLING_SUMMARIES, Category.RESPONSE_POLICIES, Category.TASKS}
+)
+
+
+async def load_known(
+    stores: Stores, scope: Scope, events: Sequence[StoredEvent], *, specs: Sequence[CategorySpec], now: datetime
+) -> Known:
+    """Read what these categories need to know.
+
+    Whoever takes part in the window and is no contact yet becomes one, without a name, where a category is about people: its text
+    needs a row to land in.
+
+    Raises:
+        StoreUnavailable: a store is away.
+    """
+    asked = {spec.category for spec in specs}
+    senders = _participants(events)
+    participants = dict(await stores.contacts.by_alias(scope, senders))
+    if asked & _ABOUT_PEOPLE:
+        unknown = [sender for sender in senders if sender not in participants]
+        if unknown:
+            changes = [CreateContact(f"sender:{short_hash(sender)}", _fields(sender), (sender,)) for sender in unknown]
+            await stores.contacts.apply(scope, changes, origin="sender", now=now)
+            participants = dict(await stores.contacts.by_alias(scope, senders))
+    contacts: dict[int, Contact] = dict(await stores.contacts.get(scope, SYSTEM_CONTACTS))
+    contacts.update({contact.contact_id: contact for contact in participants.values()})
+    if asked & _ABOUT_PEOPLE:
+        for contact in await stores.contacts.list(scope, limit=MAX_CONTACTS):
+            contacts.setdefault(contact.contact_id, contact)
+    tasks = await stores.tasks.list(scope, statuses=LIVE_STATUSES, limit=MAX_TASKS) if Category.TASKS in asked else ()
+    facts = ()
+    if Category.KNOWLEDGE in asked and (query := _said(events)):
+        found = await stores.search.search(View(scope), query, limit=MAX_FACTS)
+        facts = tuple(one.fact for one in found)
+    return Known(
+        contacts=tuple(contacts[number] for number in sorted(contacts)),
+        tasks=tuple(reversed(tasks)),
+        facts=facts,
+        names={sender: contact.name for sender, contact in participants.items() if contact.name},
+    )
+
+
+def _participants(events: Sequence[StoredEvent]) -> list[str]:
+    """Senders and receivers of the messages, each once, in order."""
+    people: dict[str, None] = {}
+    for stored in events:
+        if isinstance(stored.event, MessageEvent):
+            for person in (stored.event.sender_id, *stored.event.receiver_ids):
+                people.setdefault(person, None)
+    return list(people)[:MAX_PARTICIPANTS]
+
+
+def _fields(sender: str) -> dict[str, str]:
+    """What a sender id itself says of a contact: an address, a number."""
+    if sender in (USER_ID, ASSISTANT_ID):
+        return {}
+    try:
+        if "@" in sender:
+            return {"email_address": email_address(sender)}
+        number = phone_number(sender)
+    except InvalidInput:
+        return {}
+    return {"phone_number": number} if MIN_DIGITS <= len(number.removeprefix("+")) <= MAX_DIGITS else {}
+
+
+def _said(events: Sequence[StoredEvent]) -> str:
+    said = [stored.event.content or "" for stored in events if isinstance(stored.event, MessageEvent)]
+    return "\n".join(text[: QUERY_CHARS // max(1, len(said))] for text in said if text.strip())
