@@ -18,7 +18,7 @@ from memory.ports import Backlog, EventLog, RecordedEvents, RecordedTurn, TurnRe
 from memory.stores.tables.columns import to_utc
 from memory.stores.tables.directory import read_facts
 from memory.stores.tables.engine import Database
-from memory.stores.tables.event_rows import event_rows
+from memory.stores.tables.event_rows import event_rows, insert_events
 from memory.stores.tables.rows import TURNS
 from memory.stores.tables.statements import (
     BY_KEY,
@@ -94,10 +94,9 @@ class SqlEventLog(EventLog):
         moment = to_utc(now)
         encode_segment(space_id, what="space id")
         all_rows = event_rows(events)
-        same = {"tenant": scope.tenant, "user_id": scope.user, "space_id": space_id, "recorded_at": moment}
         by_key: dict[str, dict[str, Any]] = {}
         for row in all_rows:
-            by_key.setdefault(row["event_key"], row | same)
+            by_key.setdefault(row["event_key"], row)
         rows = list(by_key.values())
         repeated, dropped = len(all_rows) - len(rows), len(events) - len(all_rows)
         key = {"b_tenant": scope.tenant, "b_user": scope.user}
@@ -122,10 +121,8 @@ class SqlEventLog(EventLog):
             numbers = connection.execute(
                 self._writes.take_numbers, {**key, "b_turns": 0, "b_events": len(new), "b_at": moment}
             ).one()
-            for seq, row in enumerate(new, numbers.last_seq - len(new) + 1):
-                row["seq"] = seq
-            inserted = connection.execute(self._writes.insert_new_events, new, execution_options={"preserve_rowcount": True})
-            if inserted.rowcount != len(new):
+            first_seq = numbers.last_seq - len(new) + 1
+            if not insert_events(connection, scope, new, first_seq=first_seq, space_id=space_id, now=moment):
                 _give_back(connection)
                 return None
             return RecordedEvents(len(new), duplicates, dropped, numbers.waiting, numbers.last_seq)

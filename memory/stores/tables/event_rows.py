@@ -8,14 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, cast
 
+from sqlalchemy import Connection
 from sqlalchemy.engine import RowMapping
 
 from memory.model.errors import InvalidInput
 from memory.model.event import Event, ManagerMethodEvent, MessageEvent, Phase, clean_message
 from memory.model.ids import decode_segment, encode_segment
+from memory.model.scope import Scope
 from memory.model.transcript import clean_text
 from memory.model.window import StoredEvent
-from memory.stores.tables.columns import to_utc
+from memory.stores.tables.columns import escape_id, to_utc
 
 MAX_EVENTS = 1000
 """At most this many events in one call."""
@@ -23,20 +25,10 @@ MAX_PAYLOAD_BYTES = 1024 * 1024
 """Of a manager call's request or answer as JSON."""
 _MAX_DEPTH = 100
 
-_NOTHING: dict[str, Any] = {
-    "event_id_long": None,
-    "sender_id": None,
-    "receiver_ids": None,
-    "medium": None,
-    "content": None,
-    "payload": None,
-    "turn_key": None,
-    "manager": None,
-    "method": None,
-    "phase": None,
-    "calling_id": None,
-}
-"""The columns that not every kind of event fills: the rows of one statement all have the same ones."""
+_COLUMNS = (
+    *("tenant", "user_id", "seq", "event_key", "event_id_long", "kind", "timestamp", "sender_id", "receiver_ids", "medium"),
+    *("content", "payload", "manager", "method", "phase", "calling_id", "space_id", "recorded_at"),
+)
 
 
 def event_rows(events: Sequence[MessageEvent | ManagerMethodEvent]) -> list[dict[str, Any]]:
@@ -75,14 +67,73 @@ def _event_row(event: MessageEvent | ManagerMethodEvent, number: int) -> dict[st
             "payload": _clean_payload(event.payload, number),
         }
     key = encode_segment(event.event_id, what="event id")
-    return {
-        **_NOTHING,
-        "event_key": key,
-        "event_id_long": event.event_id if "=h" in key else None,
-        "kind": event.kind,
-        "timestamp": to_utc(event.timestamp, what="time of the event"),
-        **own,
-    }
+    own["event_key"] = key
+    own["event_id_long"] = event.event_id if "=h" in key else None
+    own["kind"] = event.kind
+    own["timestamp"] = to_utc(event.timestamp, what="time of the event")
+    return own
+
+
+def insert_events(
+    connection: Connection, scope: Scope, rows: Sequence[Mapping[str, Any]], *, first_seq: int, space_id: str, now: datetime
+) -> bool:
+    """Write rows of :func:`event_rows` with these numbers. False: an id is there already; the caller then takes all of it back.
+
+    In the driver's own form: the values are checked already, and a statement's processing of values costs more than the write.
+    """
+    is_sqlite = connection.dialect.name == "sqlite"
+
+    def moment(value: datetime) -> Any:
+        return value.replace(tzinfo=None).isoformat(" ", "microseconds") if is_sqlite else value
+
+    recorded_at, space = moment(now), escape_id(space_id)
+    receivers: dict[tuple[str, ...], str] = {}
+
+    def values(seq: int, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        get = row.get
+        to, payload = get("receiver_ids"), get("payload")
+        if to is not None and (to := tuple(to)) not in receivers:
+            receivers[to] = json.dumps(to)
+        return (
+            scope.tenant,
+            scope.user,
+            seq,
+            row["event_key"],
+            _escaped(row["event_id_long"]),
+            row["kind"],
+            moment(row["timestamp"]),
+            _escaped(get("sender_id")),
+            None if to is None else receivers[to],
+            get("medium"),
+            get("content"),
+            None if payload is None else json.dumps(payload),
+            get("manager"),
+            get("method"),
+            get("phase"),
+            _escaped(get("calling_id")),
+            space,
+            recorded_at,
+        )
+
+    inserted = connection.exec_driver_sql(
+        _INSERT_SQLITE if is_sqlite else _INSERT_POSTGRES,
+        [values(seq, row) for seq, row in enumerate(rows, first_seq)],
+        execution_options={"preserve_rowcount": True},
+    )
+    return inserted.rowcount == len(rows)
+
+
+def _insert(placeholder: str) -> str:
+    marks = ", ".join([placeholder] * len(_COLUMNS))
+    columns = ", ".join(f'"{name}"' for name in _COLUMNS)
+    return f"INSERT INTO events ({columns}) VALUES ({marks}) ON CONFLICT (tenant, user_id, event_key) DO NOTHING"  # noqa: S608 - names of ours
+
+
+_INSERT_SQLITE, _INSERT_POSTGRES = _insert("?"), _insert("%s")
+
+
+def _escaped(raw: str | None) -> str | None:
+    return None if raw is None else escape_id(raw)
 
 
 def stored_events(rows: Iterable[Mapping[str, Any] | RowMapping]) -> list[StoredEvent]:
@@ -126,7 +177,6 @@ def chunk_events(stored: Sequence[Mapping[str, Any]], recorded_at: datetime) -> 
     """The events of a chunk; ``seq`` is the place in it, from 1."""
     return stored_events(
         {
-            **_NOTHING,
             **row,
             "timestamp": datetime.fromisoformat(row["timestamp"]),
             "seq": number,

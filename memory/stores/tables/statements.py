@@ -94,8 +94,6 @@ class Writes:
 
     ``b_at``: the time of the newest event; null where there is none.
     """
-    insert_new_events: Executable
-    """Leaves out, and does not count as rows, events whose id is there already."""
     insert_turn: Executable
     """Returns the ordinal, or no row where the turn id is there already."""
     save_space: Executable
@@ -128,7 +126,6 @@ def writes(dialect_name: str) -> Writes:
                 "text_since": func.coalesce(USER_COUNTERS.c.text_since, numbers.excluded.text_since),
             },
         ).returning(USER_COUNTERS.c.last_seq, USER_COUNTERS.c.last_ordinal, USER_COUNTERS.c.waiting),
-        insert_new_events=upsert(EVENTS).on_conflict_do_nothing(index_elements=["tenant", "user_id", "event_key"]),
         insert_turn=upsert(TURNS)
         .on_conflict_do_nothing(index_elements=["tenant", "user_id", "turn_key"])
         .returning(TURNS.c.ordinal),
