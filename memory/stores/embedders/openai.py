@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
 from time import time
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -23,6 +22,7 @@ from memory.model.errors import (
     ModelUnavailable,
 )
 from memory.settings import Settings
+from memory.stores.addresses import check_address, check_key
 from memory.stores.embedders.texts import clean, unit
 
 if TYPE_CHECKING:
@@ -76,13 +76,11 @@ class OpenAIEmbedder:
             raise InvalidSettings(f"AFTERTURN_EMBEDDER={name} needs AFTERTURN_EMBEDDER_DIMENSION, for instance 1536")
         own = (settings.embedder_base_url or "").strip()
         base_url = own or (settings.openai_base_url or "").strip() or None
-        key = settings.openai_api_key.get_secret_value().strip() if settings.openai_api_key else ""
-        if not re.fullmatch(r"[!-~]*", key):
-            raise InvalidSettings("OPENAI_API_KEY has characters that no key has (blanks, line ends or beyond ASCII)")
+        key = check_key("OPENAI_API_KEY", settings.openai_api_key.get_secret_value().strip() if settings.openai_api_key else "")
         if base_url is None and not key:
             raise InvalidSettings(f"AFTERTURN_EMBEDDER={name} needs OPENAI_API_KEY, or AFTERTURN_EMBEDDER_BASE_URL")
         if base_url is not None:
-            _check_address("AFTERTURN_EMBEDDER_BASE_URL" if own else "AFTERTURN_OPENAI_BASE_URL", base_url)
+            check_address("AFTERTURN_EMBEDDER_BASE_URL" if own else "AFTERTURN_OPENAI_BASE_URL", "OPENAI_API_KEY", base_url)
         return cls(
             name,
             dimension=settings.embedder_dimension,
@@ -192,19 +190,6 @@ def _fitted(text: str) -> str:
     """Within the model's limit; "" for a text of blanks only."""
     cut = clean(text, MAX_TEXT_BYTES).encode()[:MAX_TEXT_BYTES].decode("utf-8", "ignore")
     return cut if cut.strip() else ""
-
-
-def _check_address(name: str, address: str) -> None:
-    try:
-        url = urlsplit(address)
-        usable = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
-        has_user = url.username is not None
-    except ValueError:
-        usable = has_user = False
-    if has_user:
-        raise InvalidSettings(f"{name} holds a user or password: addresses are logged; use OPENAI_API_KEY")
-    if not usable:
-        raise InvalidSettings(f"{name} is not the address of a server: use http://host:port/… or https://…")
 
 
 # ------------------------------------------------------------------------------------------------------------------ errors

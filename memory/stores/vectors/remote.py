@@ -11,12 +11,11 @@ from pydantic import ValidationError
 
 from memory.model.errors import InvalidInput, InvalidSettings, StoreUnavailable
 from memory.ports.vectors import CollectionSpec, Hit, Point, VectorQuery
+from memory.stores.addresses import check_address, check_key
 from memory.stores.vectors import calls
 from memory.stores.vectors.rules import (
     BATCH,
-    check_address,
     check_id,
-    check_key,
     check_name,
     check_page,
     check_points,

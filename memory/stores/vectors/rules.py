@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 from memory.model.errors import InvalidInput, InvalidSettings
 from memory.ports.vectors import PAYLOAD_OWNER, CollectionSpec, Hit, Point, SparseVector, VectorQuery
@@ -178,29 +177,6 @@ def wrong_dimension(name: str) -> InvalidSettings:
         f"vector collection {name} has another dimension than the vectors that the embedder gives: run `afterturn reindex`,"
         " or set AFTERTURN_EMBEDDER back"
     )
-
-
-def check_address(name: str, key_name: str, address: str) -> str:
-    """The address of an HTTP server, as it is used. Raises InvalidSettings for what cannot be one."""
-    address = address.strip().rstrip("/")
-    try:
-        url = urlsplit(address)
-        usable = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
-        has_user = url.username is not None
-    except ValueError:
-        usable = has_user = False
-    if has_user:
-        raise InvalidSettings(f"{name} holds a user or password: addresses are logged; use {key_name}")
-    if not usable:
-        raise InvalidSettings(f"{name} is not the address of a server: use http://host:port or https://host:port")
-    return address
-
-
-def check_key(key_name: str, key: str) -> str:
-    """Checked here because an HTTP library that meets a bad header later shows it, and with it the key."""
-    if not re.fullmatch(r"[!-~]*", key):
-        raise InvalidSettings(f"{key_name} has characters that no key has (blanks, line ends or beyond ASCII)")
-    return key
 
 
 def sidecar_text(spec: CollectionSpec) -> str:

@@ -20,6 +20,7 @@ from qdrant_client.http.exceptions import ApiException, ResponseHandlingExceptio
 
 from memory.model.errors import AfterturnError, InvalidSettings, StoreUnavailable
 from memory.ports.vectors import PAYLOAD_OWNER, CollectionSpec, Filter, Hit, Point, SparseVector, VectorQuery
+from memory.stores.addresses import check_address, check_key
 from memory.stores.vectors.rules import (
     BATCH,
     DENSE,
@@ -28,9 +29,7 @@ from memory.stores.vectors.rules import (
     Candidate,
     after_id,
     all_indexes,
-    check_address,
     check_id,
-    check_key,
     check_name,
     check_page,
     check_points,
