@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -198,7 +198,7 @@ class Extractor:
         if reply.stop is StopReason.LENGTH:
             work.flags.append("more_room")
             wider = with_more_room(request)
-            reply = await self._call(ChatRequest(**{**_fields(wider), "stage": request.stage}), work)
+            reply = await self._call(replace(wider, stage=request.stage), work)
             if reply.stop is StopReason.LENGTH:
                 raise _CutOff
         if reply.stop is StopReason.REFUSED:
@@ -213,11 +213,6 @@ class Extractor:
         before = work.usage.get(request.stage)
         work.usage[request.stage] = reply.usage if before is None else before + reply.usage
         return reply
-
-
-def _fields(request: ChatRequest) -> dict[str, Any]:
-    names = ("system", "messages", "max_output_tokens", "timeout_s", "schema", "schema_name")
-    return {name: getattr(request, name) for name in names}
 
 
 def _of_part(grounded: Grounded[Any], part: int) -> Grounded[Any]:

@@ -179,6 +179,14 @@ class WindowLedger(Protocol):
         """Before a reindex: index and embedding begin anew, term statistics of events are emptied. Returns users."""
         ...
 
+    async def users(self, *, after: Scope | None = None, limit: int = 500) -> Sequence[Scope]:
+        """Users with recorded events, by tenant and user."""
+        ...
+
+    async def indexed_users(self, *, after: Scope | None = None, limit: int = 500) -> Sequence[Scope]:
+        """Those of them with events that count as indexed."""
+        ...
+
     async def unindexed(self, *, embedded: bool, limit: int) -> Sequence[Scope]:
         """Users with consumed events that are not in the index (``embedded``: not yet as dense vectors)."""
         ...

@@ -1,0 +1,94 @@
+"""Everything that searches and everything that keeps it in step, put together from the ports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from memory.model.owner import Owner
+from memory.model.scope import Scope
+from memory.ports import (
+    ContactStore,
+    DocumentSource,
+    Embedder,
+    FactStore,
+    FunctionStore,
+    GuidanceStore,
+    Terms,
+    VectorIndex,
+    WindowLedger,
+)
+from memory.retrieval.documents import Documents
+from memory.retrieval.events import KIND, EventIndex
+from memory.retrieval.facts import FactSearch
+from memory.retrieval.reconcile import ReconcileReport, reconcile_documents, reconcile_events, reindex
+
+SYNC_LIMIT: Final = 10_000
+
+
+class SearchIndex:
+    """For one process. Opens nothing before it is used.
+
+    Attributes:
+        facts, events, documents: the searches.
+        vectors: the index itself, for whoever serves it to other processes.
+    """
+
+    def __init__(
+        self,
+        *,
+        vectors: VectorIndex,
+        embedder: Embedder | None,
+        terms: Terms,
+        ledger: WindowLedger,
+        facts: FactStore,
+        contacts: ContactStore,
+        guidance: GuidanceStore,
+        functions: FunctionStore,
+    ) -> None:
+        self.vectors = vectors
+        self.embedder = embedder
+        self.documents = Documents(vectors, terms, embedder)
+        self.facts = FactSearch(facts, self.documents)
+        self.events = EventIndex(ledger, contacts, self.documents)
+        self._ledger = ledger
+        self._sources: tuple[DocumentSource, ...] = (facts, contacts, guidance, functions)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return (*(source.kind for source in self._sources), KIND)
+
+    async def sync_documents(self, scope: Scope | None) -> int:
+        """Bring pending rows of this user (None: of everybody) into the index. Raises StoreUnavailable."""
+        owner = None if scope is None else Owner.user(scope)
+        return sum([await self.documents.sync(source, owner=owner, limit=SYNC_LIMIT) for source in self._sources])
+
+    async def reconcile(self, *, limit: int, repair: bool = True) -> ReconcileReport:
+        """Compare rows with vectors over everybody; ``limit`` rows of each kind at most. Raises StoreUnavailable."""
+        report = ReconcileReport()
+        for source in self._sources:
+            await reconcile_documents(self.documents, source, report, limit=limit, repair=repair)
+        await reconcile_events(self.documents, self._ledger, self.events, report, limit=limit, repair=repair)
+        return report
+
+    async def reindex(self, kinds: Sequence[str] | None = None) -> dict[str, int]:
+        """Build the index anew from the rows. Raises StoreUnavailable."""
+        return await reindex(self.documents, self._ledger, self.events, self._sources, kinds=kinds)
+
+    async def check(self) -> None:
+        """At the start: collections and payload indexes are there and fit the embedder.
+
+        Raises:
+            InvalidSettings: a collection was made with another embedder; says which and names `afterturn reindex`.
+            StoreUnavailable: the vectors cannot be reached.
+        """
+        await self.vectors.ping()
+        for source in self._sources:
+            await self.documents.ready(source.kind)
+        await self.events.ready()
+
+    async def aclose(self) -> None:
+        """Close the vectors and the embedder; may be called twice."""
+        await self.vectors.aclose()
+        if self.embedder is not None:
+            await self.embedder.aclose()

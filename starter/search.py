@@ -1,0 +1,41 @@
+"""The search index and the record stores, put together from settings: what worker, client and commands share."""
+
+from __future__ import annotations
+
+from memory.categories.spec import Stores
+from memory.retrieval import SearchIndex
+from memory.settings import Settings
+from memory.stores.embedders import build_embedder
+from memory.stores.tables import Tables
+from memory.stores.vectors import build_vectors
+
+
+def open_search(settings: Settings, tables: Tables, *, owner: str = "afterturn") -> SearchIndex:
+    """Opens nothing before it is used: a process that never searches loads no embedder and takes no lock.
+
+    ``owner``: how another process is told who holds the embedded engine.
+
+    Raises InvalidSettings for an embedder or an address that cannot be used.
+    """
+    return SearchIndex(
+        vectors=build_vectors(settings, owner=owner),
+        embedder=build_embedder(settings),
+        terms=tables.terms,
+        ledger=tables.windows,
+        facts=tables.facts,
+        contacts=tables.contacts,
+        guidance=tables.guidance,
+        functions=tables.functions,
+    )
+
+
+def stores_of(tables: Tables, index: SearchIndex) -> Stores:
+    """What the categories write to."""
+    return Stores(
+        facts=tables.facts,
+        contacts=tables.contacts,
+        tasks=tables.tasks,
+        guidance=tables.guidance,
+        functions=tables.functions,
+        search=index.facts,
+    )
