@@ -1,4 +1,4 @@
-"""Event log, turn ledger and directory in SQL: SQLite by default, PostgreSQL by URL.
+"""Event log, ledgers, directory and records in SQL: SQLite by default, PostgreSQL by URL.
 
 Make or upgrade the tables with :func:`memory.stores.migrations.migrate` first.
 """
@@ -10,14 +10,31 @@ from dataclasses import dataclass
 from sqlalchemy import Engine
 
 from memory.settings import Settings
+from memory.stores.tables.contacts import SqlContacts
 from memory.stores.tables.directory import SqlDirectory
 from memory.stores.tables.engine import BUSY_TIMEOUT_S, CALL_TIMEOUT_S, WRITE_OPTION, Database, database_url, is_in_memory
 from memory.stores.tables.event_log import SqlEventLog
+from memory.stores.tables.facts import SqlFacts
+from memory.stores.tables.library import SqlFunctions, SqlGuidance
+from memory.stores.tables.tasks import SqlTasks
 from memory.stores.tables.terms import SqlTerms
 from memory.stores.tables.usage import SqlUsage
 from memory.stores.tables.windows import SqlWindows
 
-__all__ = ["SqlDirectory", "SqlEventLog", "SqlTerms", "SqlUsage", "SqlWindows", "Tables", "build_tables"]
+__all__ = [
+    "SqlContacts",
+    "SqlDirectory",
+    "SqlEventLog",
+    "SqlFacts",
+    "SqlFunctions",
+    "SqlGuidance",
+    "SqlTasks",
+    "SqlTerms",
+    "SqlUsage",
+    "SqlWindows",
+    "Tables",
+    "build_tables",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +46,11 @@ class Tables:
     windows: SqlWindows
     terms: SqlTerms
     usage: SqlUsage
+    facts: SqlFacts
+    contacts: SqlContacts
+    tasks: SqlTasks
+    guidance: SqlGuidance
+    functions: SqlFunctions
     database: Database
 
     @property
@@ -68,5 +90,10 @@ def build_tables(
         windows=SqlWindows(database),
         terms=SqlTerms(database),
         usage=SqlUsage(database),
+        facts=SqlFacts(database),
+        contacts=SqlContacts(database),
+        tasks=SqlTasks(database),
+        guidance=SqlGuidance(database),
+        functions=SqlFunctions(database),
         database=database,
     )

@@ -2,90 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
 
-from sqlalchemy import Connection, func, literal, or_, tuple_
-from sqlalchemy.engine import RowMapping
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select, tuple_
 
+from memory.model.errors import InvalidInput
 from memory.model.fact import Fact, FactKind, FactStatus, Source
+from memory.model.ids import body_hash
 from memory.model.owner import Owner, View
 from memory.model.transcript import clean_text
+from memory.model.words import fold
 from memory.ports import AddFact, ConfirmFact, FactChange, FactResult, FactStore
 from memory.stores.tables.columns import to_utc
-from memory.stores.tables.indexed import IndexedTable
-from memory.stores.tables.provenance import add_sources, applied_effects, drop_sources, note_effect, read_sources
+from memory.stores.tables.effects import apply_once
+from memory.stores.tables.engine import Database
+from memory.stores.tables.indexing import NEW, IndexedRows, after_row, joined
+from memory.stores.tables.provenance import add_sources, delete_sources, sources_of
 from memory.stores.tables.rows_records import FACTS
-from memory.stores.tables.scoping import Rows
+from memory.stores.tables.scoping import Query, Records, batches, checked_limit
 
-KIND = "fact"
-_NEVER = datetime.max.replace(tzinfo=UTC)
-MAX_CHAIN = 200
-"""Facts of one history at most."""
+_THERE = FACTS.c.deleted_at.is_(None)
+_ACTIVE = and_(FACTS.c.status == FactStatus.ACTIVE.value, _THERE)
+_BEGINS = func.coalesce(FACTS.c.valid_from, FACTS.c.observed_at)
+_AGAIN: Final = uuid.UUID("6f1f6c1e-3a51-4c1c-9a64-0d3f6f0f6a55")
+"""Name space of the ids of facts whose own id was given out before."""
 
 
-class SqlFacts(IndexedTable, FactStore):
-    table = FACTS
-    id_column = "fact_id"
+class SqlFacts(IndexedRows, FactStore):
+    """Facts of users and teams. An active one has a vector; one that has ended has none, and is found by the time it held."""
 
-    def _text(self, row: RowMapping) -> str:
-        return " ".join(part for part in (row["subject"], row["statement"], " ".join(row["topics"])) if part)
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, FACTS, "fact_id")
 
-    def _is_live(self, row: RowMapping) -> bool:
-        return not row["deleted"] and row["status"] == FactStatus.ACTIVE.value
+    @property
+    def kind(self) -> str:
+        return "facts"
 
-    def _payload(self, row: RowMapping) -> Mapping[str, Any]:
-        return {"kind": row["kind"]}
+    def _live(self, row: Row[Any]) -> bool:
+        return row.deleted_at is None and row.status == FactStatus.ACTIVE.value
 
-    # --------------------------------------------------------------------------------------------------------------- write
+    def _text(self, row: Row[Any]) -> str:
+        return joined(row.subject, row.statement, " ".join(row.topics))
+
+    def _payload(self, row: Row[Any]) -> dict[str, Any]:
+        return {"kind": row.kind, "status": row.status}
 
     async def apply(self, owner: Owner, changes: Sequence[FactChange], *, now: datetime) -> Sequence[FactResult]:
         moment = to_utc(now)
-        rows = Rows(owner)
+        for change in changes:
+            if isinstance(change, AddFact):
+                _check_new(owner, change)
 
         def work(connection: Connection) -> list[FactResult]:
-            before = applied_effects(connection, rows, {change.effect for change in changes})
-            results: list[FactResult] = []
-            for change in changes:
-                known = before.get(change.effect) or next((_json(r) for r in results if r.effect == change.effect), None)
-                if known is not None:
-                    results.append(_repeated(change.effect, known))
-                    continue
-                result = _apply_one(connection, rows, change, moment)
-                note_effect(connection, rows, change.effect, _json(result), now=moment)
-                results.append(result)
-            return results
+            records = Records(connection, owner)
+            records.lock()
+            writer = _Writer(records, self._raised, moment)
+            return apply_once(records, "facts", changes, writer.apply, FactResult, now=moment)
 
         return await self._database.write(work) if changes else []
 
-    async def delete(self, owner: Owner, fact_ids: Collection[str], *, now: datetime) -> int:
-        rows = Rows(owner)
+    async def get(self, view: View, fact_ids: Collection[str], *, sources: bool = False) -> Mapping[str, Fact]:
         wanted = sorted(set(fact_ids))
 
-        def work(connection: Connection) -> int:
-            drop_sources(connection, rows, KIND, wanted)
-            blank: dict[str, Any] = {"subject": "", "statement": "", "statement_key": None, "topics": [], "deleted": True}
-            gone = rows.update(FACTS).where(FACTS.c.fact_id.in_(wanted), FACTS.c.deleted.is_(False))
-            status = {"status": FactStatus.INVALIDATED.value, "ended_at": to_utc(now), "revision": FACTS.c.revision + 1}
-            return connection.execute(gone.values(**blank, **status)).rowcount
+        def work(connection: Connection) -> dict[str, Fact]:
+            records = Records(connection, view)
+            rows: list[Row[Any]] = []
+            for some in batches(wanted):
+                rows += records.rows(select(FACTS).where(FACTS.c.fact_id.in_(some), _THERE))
+            return {fact.fact_id: fact for fact in _facts(records, rows, sources=sources)}
 
-        return await self._database.write(work) if wanted else 0
-
-    # ---------------------------------------------------------------------------------------------------------------- read
-
-    async def get(self, view: View, fact_ids: Collection[str], *, sources: bool = False) -> Mapping[str, Fact]:
-        rows = Rows(view)
-        statement = _there(rows).where(FACTS.c.fact_id.in_(sorted(set(fact_ids))))
-        return {fact.fact_id: fact for fact in await self._facts(rows, statement, sources=sources)}
+        return await self._database.read(work) if wanted else {}
 
     async def by_key(self, owner: Owner, keys: Collection[str]) -> Mapping[str, Fact]:
-        statement = (
-            Rows(owner).select(FACTS).where(FACTS.c.statement_key.in_(sorted(set(keys))), FACTS.c.status == FactStatus.ACTIVE.value)
-        )
-        return await self._database.read(
-            lambda c: {row["statement_key"]: _fact(row, ()) for row in c.execute(statement).mappings()}
-        )
+        hashes = {body_hash(key): key for key in keys}
+
+        def work(connection: Connection) -> dict[str, Fact]:
+            records = Records(connection, owner)
+            found: dict[str, Fact] = {}
+            for some in batches(sorted(hashes)):
+                for row in records.rows(select(FACTS).where(FACTS.c.fact_key.in_(some), _ACTIVE)):
+                    found[hashes[row.fact_key]] = _fact(row)
+            return found
+
+        return await self._database.read(work) if hashes else {}
 
     async def list(
         self,
@@ -99,94 +101,147 @@ class SqlFacts(IndexedTable, FactStore):
         limit: int = 100,
         after: str | None = None,
     ) -> Sequence[Fact]:
-        rows, columns = Rows(view), FACTS.c
-        statement = _there(rows)
-        if as_of is not None:
-            moment = to_utc(as_of)
-            statement = statement.where(
-                func.coalesce(columns.valid_from, columns.observed_at) <= moment,
-                or_(columns.valid_until.is_(None), columns.valid_until > moment),
-                or_(columns.ended_at.is_(None), columns.ended_at > moment),
-            )
+        order = (FACTS.c.created_at.desc(), FACTS.c.fact_id.desc())
+        wanted = select(FACTS).where(_THERE).order_by(*order).limit(checked_limit(limit))
+        if as_of is None:
+            wanted = wanted.where(FACTS.c.status.in_(sorted(status.value for status in statuses)))
         else:
-            statement = statement.where(columns.status.in_(sorted(status.value for status in statuses)))
+            wanted = wanted.where(_held_at(to_utc(as_of)))
         if kinds is not None:
-            statement = statement.where(columns.kind.in_(sorted(kind.value for kind in kinds)))
+            wanted = wanted.where(FACTS.c.kind.in_(sorted(kind.value for kind in kinds)))
         if subject is not None:
-            statement = statement.where(func.lower(columns.subject) == clean_text(subject).lower())
-        if after is not None:
-            last = rows.select(FACTS, columns.observed_at, columns.fact_id).where(columns.fact_id == after)
-            place = await self._database.read(lambda c: c.execute(last).first())
-            if place is None:
-                return []
-            statement = statement.where(
-                tuple_(columns.observed_at, columns.fact_id) < tuple_(literal(place.observed_at, columns.observed_at.type), after)
-            )
-        statement = statement.order_by(columns.observed_at.desc(), columns.fact_id.desc()).limit(limit)
-        return await self._facts(rows, statement, sources=sources)
+            wanted = wanted.where(FACTS.c.subject_key == _subject_key(subject))
+
+        def work(connection: Connection) -> Sequence[Fact]:
+            records = Records(connection, view)
+            page: Query = wanted
+            if after is not None:
+                page = page.where(
+                    tuple_(FACTS.c.created_at, FACTS.c.fact_id) < tuple_(*after_row(records, FACTS, "fact_id", after))
+                )
+            return _facts(records, records.rows(page), sources=sources)
+
+        return await self._database.read(work)
 
     async def history(self, view: View, fact_id: str) -> Sequence[Fact]:
-        rows, columns = Rows(view), FACTS.c
-
-        def work(connection: Connection) -> list[Fact]:
-            known: dict[str, RowMapping] = {}
-            wanted, pointed_at = {fact_id}, set[str]()
-            while (wanted or pointed_at) and len(known) < MAX_CHAIN:
-                found = connection.execute(
-                    _there(rows).where(or_(columns.fact_id.in_(sorted(wanted)), columns.superseded_by.in_(sorted(pointed_at))))
-                ).mappings()
-                fresh = [row for row in found if row["fact_id"] not in known]
-                known.update({row["fact_id"]: row for row in fresh})
-                pointed_at = {row["fact_id"] for row in fresh}
-                wanted = {row["superseded_by"] for row in fresh if row["superseded_by"]} - known.keys()
-            sources = read_sources(connection, rows, KIND, known.keys())
-            facts = [_fact(row, sources.get(row["fact_id"], ())) for row in known.values()]
-            return sorted(facts, key=lambda fact: (fact.created_at, fact.ended_at or _NEVER))
+        def work(connection: Connection) -> Sequence[Fact]:
+            records = Records(connection, view)
+            found = records.row(select(FACTS.c.owner_key, FACTS.c.chain_id).where(FACTS.c.fact_id == fact_id, _THERE))
+            if found is None:
+                return []
+            chain = select(FACTS).where(FACTS.c.owner_key == found.owner_key, FACTS.c.chain_id == found.chain_id, _THERE)
+            # Of two that were written in one moment, the one that ended came first.
+            chain = chain.order_by(FACTS.c.created_at, FACTS.c.ended_at.is_(None), FACTS.c.ended_at, FACTS.c.fact_id)
+            return _facts(records, records.rows(chain), sources=True)
 
         return await self._database.read(work)
 
-    async def _facts(self, rows: Rows, statement: Any, *, sources: bool) -> list[Fact]:
-        def work(connection: Connection) -> list[Fact]:
-            found = connection.execute(statement).mappings().all()
-            known = read_sources(connection, rows, KIND, {row["fact_id"] for row in found}) if sources else {}
-            return [_fact(row, known.get(row["fact_id"], ())) for row in found]
+    async def delete(self, owner: Owner, fact_ids: Collection[str], *, now: datetime) -> int:
+        moment = to_utc(now)
+        wanted = sorted(set(fact_ids))
+        blank: dict[str, Any] = {
+            "subject": "",
+            "subject_key": None,
+            "statement": "",
+            "fact_key": None,
+            "topics": [],
+            "status": FactStatus.INVALIDATED.value,
+            "ended_at": func.coalesce(FACTS.c.ended_at, moment),
+            "deleted_at": moment,
+            **self._raised(),
+        }
 
-        return await self._database.read(work)
+        def work(connection: Connection) -> int:
+            records = Records(connection, owner)
+            records.lock()
+            deleted = 0
+            for some in batches(wanted):
+                deleted += records.update(FACTS, FACTS.c.fact_id.in_(some), _THERE, values=blank)
+            delete_sources(records, "fact", wanted)
+            return deleted
+
+        return await self._database.write(work) if wanted else 0
 
 
-def _there(rows: Rows) -> Any:
-    return rows.select(FACTS).where(FACTS.c.deleted.is_(False))
+class _Writer:
+    """The changes of one call, on one owner's facts, whose lock is held."""
+
+    def __init__(self, records: Records, raised: Callable[[], dict[str, Any]], now: datetime) -> None:
+        self._records = records
+        self._raised = raised
+        self._now = now
+
+    def apply(self, change: FactChange) -> FactResult:
+        if isinstance(change, AddFact):
+            return self._add(change)
+        if self._active(FACTS.c.fact_id == change.fact_id) is None:
+            return FactResult(change.effect, "nothing", change.fact_id)
+        if isinstance(change, ConfirmFact):
+            add_sources(self._records, "fact", change.fact_id, change.sources, now=self._now)
+            return FactResult(change.effect, "confirmed", change.fact_id)
+        ended = {"status": FactStatus.INVALIDATED.value, "ended_at": self._now, **self._raised()}
+        self._records.update(FACTS, FACTS.c.fact_id == change.fact_id, values=ended)
+        return FactResult(change.effect, "ended", change.fact_id)
+
+    def _add(self, change: AddFact) -> FactResult:
+        holder = self._active(FACTS.c.fact_key == body_hash(change.key))
+        fact_id = self._free_id(change) if holder is None else holder.fact_id
+        ending = [
+            row
+            for old in dict.fromkeys(change.supersedes)
+            if old != fact_id and (row := self._active(FACTS.c.fact_id == old)) is not None
+        ]
+        chain_id = self._one_chain([*([holder] if holder is not None else []), *ending]) or fact_id
+        for row in ending:
+            self._supersede(row, fact_id, change.fact)
+        if holder is None:
+            self._records.insert(FACTS, [_row(change, fact_id, chain_id)])
+        add_sources(self._records, "fact", fact_id, change.fact.sources, now=self._now)
+        did = "superseded" if ending else "added" if holder is None else "confirmed"
+        return FactResult(change.effect, did, fact_id, tuple(row.fact_id for row in ending))
+
+    def _supersede(self, old: Row[Any], new_id: str, new: Fact) -> None:
+        """It ends when the new one was said or begins to hold, so that at no time both hold; never before it began."""
+        begins = [old.valid_from or old.observed_at, to_utc(new.observed_at)]
+        begins += [to_utc(new.valid_from)] if new.valid_from is not None else []
+        values = {"status": FactStatus.SUPERSEDED.value, "superseded_by": new_id, "ended_at": max(begins)}
+        self._records.update(FACTS, FACTS.c.fact_id == old.fact_id, values=values | self._raised())
+
+    def _one_chain(self, rows: Sequence[Row[Any]]) -> str | None:
+        """The chain that these facts are in from now on."""
+        chains = list(dict.fromkeys(row.chain_id for row in rows))
+        if len(chains) > 1:
+            self._records.update(FACTS, FACTS.c.chain_id.in_(chains[1:]), values={"chain_id": chains[0]})
+        return chains[0] if chains else None
+
+    def _free_id(self, change: AddFact) -> str:
+        """Its own id; another one where a fact that has ended or was deleted has that: its history is its own."""
+        taken = self._records.row(select(FACTS.c.fact_id).where(FACTS.c.fact_id == change.fact.fact_id))
+        return change.fact.fact_id if taken is None else str(uuid.uuid5(_AGAIN, f"{change.fact.fact_id}/{change.effect}"))
+
+    def _active(self, condition: ColumnElement[bool]) -> Row[Any] | None:
+        return self._records.row(select(FACTS).where(condition, _ACTIVE))
 
 
-def _apply_one(connection: Connection, rows: Rows, change: FactChange, now: datetime) -> FactResult:
-    if isinstance(change, AddFact):
-        return _add(connection, rows, change, now)
-    active = rows.select(FACTS, FACTS.c.fact_id).where(FACTS.c.fact_id == change.fact_id, FACTS.c.status == FactStatus.ACTIVE.value)
-    if connection.execute(active).first() is None:
-        return FactResult(change.effect, "nothing", change.fact_id)
-    if isinstance(change, ConfirmFact):
-        add_sources(connection, rows, KIND, change.fact_id, change.sources, now=now)
-        return FactResult(change.effect, "confirmed", change.fact_id)
-    _end(connection, rows, (change.fact_id,), FactStatus.INVALIDATED, None, now)
-    return FactResult(change.effect, "ended", change.fact_id)
+def _check_new(owner: Owner, change: AddFact) -> None:
+    if change.fact.owner != owner.key:
+        raise InvalidInput("a fact is added to the owner that it names")
+    if change.fact.status is not FactStatus.ACTIVE:
+        raise InvalidInput("a new fact is an active one")
+    if not change.key or not clean_text(change.fact.statement).strip():
+        raise InvalidInput("a fact has a statement and a key")
 
 
-def _add(connection: Connection, rows: Rows, change: AddFact, now: datetime) -> FactResult:
+def _row(change: AddFact, fact_id: str, chain_id: str) -> dict[str, Any]:
     fact = change.fact
-    holder = connection.execute(
-        rows.select(FACTS, FACTS.c.fact_id).where(FACTS.c.statement_key == change.key, FACTS.c.status == FactStatus.ACTIVE.value)
-    ).scalar()
-    superseded = _end(
-        connection, rows, [one for one in change.supersedes if one != holder], FactStatus.SUPERSEDED, holder or fact.fact_id, now
-    )
-    if holder is not None:
-        add_sources(connection, rows, KIND, holder, fact.sources, now=now)
-        return FactResult(change.effect, "superseded" if superseded else "confirmed", holder, superseded)
-    row = {
-        "fact_id": fact.fact_id,
-        "subject": clean_text(fact.subject),
+    subject = clean_text(fact.subject)
+    return {
+        "fact_id": fact_id,
+        "fact_key": body_hash(change.key),
+        "chain_id": chain_id,
+        "subject": subject,
+        "subject_key": _subject_key(subject),
         "statement": clean_text(fact.statement),
-        "statement_key": change.key,
         "kind": fact.kind.value,
         "topics": [clean_text(topic) for topic in fact.topics],
         "confidence": fact.confidence,
@@ -194,56 +249,45 @@ def _add(connection: Connection, rows: Rows, change: AddFact, now: datetime) -> 
         "valid_from": fact.valid_from,
         "valid_until": fact.valid_until,
         "status": FactStatus.ACTIVE.value,
-        "superseded_by": None,
-        "ended_at": None,
-        "created_at": now,
-        "revision": 1,
-        "indexed_revision": 0,
-        "index_length": 0,
-        "deleted": False,
+        "created_at": fact.created_at,
+        **NEW,
     }
-    if rows.insert_new(connection, FACTS, [row]) == 0:
-        # Its id is there and it is not active: the statement has come back.
-        again = {
-            name: value
-            for name, value in row.items()
-            if name not in ("fact_id", "revision", "indexed_revision", "index_length", "created_at")
-        }
-        connection.execute(rows.update(FACTS).where(FACTS.c.fact_id == fact.fact_id).values(**again, revision=FACTS.c.revision + 1))
-    add_sources(connection, rows, KIND, fact.fact_id, fact.sources, now=now)
-    return FactResult(change.effect, "superseded" if superseded else "added", fact.fact_id, superseded)
 
 
-def _end(
-    connection: Connection, rows: Rows, fact_ids: Sequence[str], status: FactStatus, by: str | None, now: datetime
-) -> tuple[str, ...]:
-    ended: list[str] = []
-    for fact_id in dict.fromkeys(fact_ids):
-        done = connection.execute(
-            rows.update(FACTS)
-            .where(FACTS.c.fact_id == fact_id, FACTS.c.status == FactStatus.ACTIVE.value)
-            .values(status=status.value, superseded_by=by, ended_at=now, revision=FACTS.c.revision + 1)
-        )
-        if done.rowcount:
-            ended.append(fact_id)
-    return tuple(ended)
+def _subject_key(subject: str) -> str:
+    return body_hash(" ".join(fold(clean_text(subject)).split()))
 
 
-def _fact(row: RowMapping, sources: tuple[Source, ...]) -> Fact:
-    # Not validated again: it was when it was written.
-    names = ("fact_id", "owner", "subject", "statement", "confidence", "observed_at", "valid_from", "valid_until", "superseded_by")
-    return Fact.model_construct(
-        **{name: row[name] for name in (*names, "ended_at", "created_at")},
-        kind=FactKind(row["kind"]),
-        status=FactStatus(row["status"]),
-        topics=tuple(row["topics"]),
-        sources=sources,
+def _held_at(moment: datetime) -> ColumnElement[bool]:
+    """``Fact.holds_at`` in SQL."""
+    return and_(
+        moment >= _BEGINS,
+        or_(FACTS.c.valid_until.is_(None), FACTS.c.valid_until > moment),
+        or_(FACTS.c.ended_at.is_(None), FACTS.c.ended_at > moment),
     )
 
 
-def _json(result: FactResult) -> dict[str, Any]:
-    return {"did": result.did, "fact_id": result.fact_id, "superseded": list(result.superseded)}
+def _facts(records: Records, rows: Sequence[Row[Any]], *, sources: bool) -> Sequence[Fact]:
+    cited = sources_of(records, "fact", {row.fact_id for row in rows}) if sources and rows else {}
+    return [_fact(row, cited.get((row.owner_key, row.fact_id), ())) for row in rows]
 
 
-def _repeated(effect: str, known: Mapping[str, Any]) -> FactResult:
-    return FactResult(effect, known["did"], known["fact_id"], tuple(known["superseded"]), repeated=True)
+def _fact(row: Row[Any], sources: tuple[Source, ...] = ()) -> Fact:
+    # Not validated again: it was when it was stored.
+    return Fact.model_construct(
+        fact_id=row.fact_id,
+        owner=row.owner_key,
+        subject=row.subject,
+        statement=row.statement,
+        kind=FactKind(row.kind),
+        topics=tuple(row.topics),
+        confidence=row.confidence,
+        observed_at=row.observed_at,
+        valid_from=row.valid_from,
+        valid_until=row.valid_until,
+        status=FactStatus(row.status),
+        superseded_by=row.superseded_by,
+        ended_at=row.ended_at,
+        created_at=row.created_at,
+        sources=sources,
+    )

@@ -1,75 +1,90 @@
-"""Where items come from, and which effects were applied: written together with the item, within the caller's transaction."""
+"""Where facts, contacts and tasks come from: quotes of events, in SQL."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import Connection
+from sqlalchemy import and_, func, select
 
 from memory.model.fact import Source
 from memory.model.ids import short_hash
 from memory.model.transcript import clean_text
-from memory.stores.tables.columns import escape_id
-from memory.stores.tables.rows_records import EFFECTS, PROVENANCE
-from memory.stores.tables.scoping import Rows
+from memory.stores.tables.rows_records import PROVENANCE
+from memory.stores.tables.scoping import Records, batches
+
+ItemKind = Literal["fact", "contact", "task"]
+
+MAX_SOURCES = 1000
+"""Of one item. What is said more often than that is not quoted again."""
 
 
-def add_sources(connection: Connection, rows: Rows, kind: str, item_id: str, sources: Sequence[Source], *, now: datetime) -> int:
-    """Returns how many were new: one of the same event and quote is there once."""
-    return rows.insert_new(
-        connection,
-        PROVENANCE,
-        [
+def add_sources(records: Records, kind: ItemKind, item_id: str, sources: Sequence[Source], *, now: datetime) -> int:
+    """Add what is not there yet: a source is the same when event and quote are. Returns how many were new."""
+    if not sources:
+        return 0
+    rows: dict[str, dict[str, Any]] = {}
+    for source in sources:
+        quote = clean_text(source.quote)
+        rows.setdefault(
+            short_hash(source.event_id or "", quote),
             {
-                "item_kind": kind,
-                "item_id": item_id,
-                "source_key": short_hash(source.event_id or "", str(source.seq), source.quote, _manual(source)),
                 "event_id": source.event_id,
                 "seq": source.seq,
-                "quote": clean_text(source.quote),
+                "quote": quote,
                 "said_at": source.said_at,
-                "origin": escape_id(source.origin),
-                "added_at": now,
-            }
-            for source in sources
+                "origin": clean_text(source.origin),
+            },
+        )
+    item = _item(kind, item_id)
+    there = select(func.count(PROVENANCE.c.source_key)).where(item)
+    room = MAX_SOURCES - records.rows(there)[0][0]
+    for some in batches(sorted(rows)):
+        known = select(PROVENANCE.c.source_key).where(item, PROVENANCE.c.source_key.in_(some))
+        for row in records.rows(known):
+            del rows[row.source_key]
+    new = list(rows.items())[: max(room, 0)]
+    records.insert(
+        PROVENANCE,
+        [
+            {"item_kind": kind, "item_id": item_id, "source_key": key, "position": position, "added_at": now, **row}
+            for position, (key, row) in enumerate(new)
         ],
     )
+    return len(new)
 
 
-def _manual(source: Source) -> str:
-    return "" if source.event_id is not None or source.seq is not None else source.origin
-
-
-def read_sources(connection: Connection, rows: Rows, kind: str, item_ids: Collection[str]) -> dict[str, tuple[Source, ...]]:
-    """By item, oldest first."""
-    if not item_ids:
-        return {}
-    statement = (
-        rows.select(PROVENANCE)
-        .where(PROVENANCE.c.item_kind == kind, PROVENANCE.c.item_id.in_(sorted(item_ids)))
-        .order_by(PROVENANCE.c.added_at, PROVENANCE.c.seq, PROVENANCE.c.source_key)
-    )
-    found: dict[str, list[Source]] = {}
-    for row in connection.execute(statement).mappings():
-        found.setdefault(row["item_id"], []).append(
-            Source.model_construct(
-                event_id=row["event_id"], seq=row["seq"], quote=row["quote"], said_at=row["said_at"], origin=row["origin"]
-            )
+def sources_of(records: Records, kind: ItemKind, item_ids: Collection[str]) -> dict[tuple[str, str], tuple[Source, ...]]:
+    """By owner key and item id, oldest first; items without sources are left out."""
+    rows: dict[tuple[str, str], list[Any]] = {}
+    for some in batches(sorted(item_ids)):
+        wanted = select(PROVENANCE).where(PROVENANCE.c.item_kind == kind, PROVENANCE.c.item_id.in_(some))
+        for row in records.rows(wanted):
+            rows.setdefault((row.owner_key, row.item_id), []).append(row)
+    return {
+        item: tuple(
+            # Not validated again: it was when it was stored.
+            Source.model_construct(event_id=r.event_id, seq=r.seq, quote=r.quote, said_at=r.said_at, origin=r.origin)
+            for r in sorted(found, key=lambda r: (r.said_at or r.added_at, r.added_at, r.position))
         )
-    return {item_id: tuple(sources) for item_id, sources in found.items()}
+        for item, found in rows.items()
+    }
 
 
-def drop_sources(connection: Connection, rows: Rows, kind: str, item_ids: Collection[str]) -> None:
-    connection.execute(rows.delete(PROVENANCE).where(PROVENANCE.c.item_kind == kind, PROVENANCE.c.item_id.in_(sorted(item_ids))))
+def delete_sources(records: Records, kind: ItemKind, item_ids: Collection[str]) -> None:
+    for some in batches(sorted(item_ids)):
+        records.delete(PROVENANCE, PROVENANCE.c.item_kind == kind, PROVENANCE.c.item_id.in_(some))
 
 
-def applied_effects(connection: Connection, rows: Rows, effects: Collection[str]) -> Mapping[str, dict[str, Any]]:
-    """What these effects did, for those that were applied before."""
-    statement = rows.select(EFFECTS, EFFECTS.c.effect, EFFECTS.c.result).where(EFFECTS.c.effect.in_(sorted(effects)))
-    return {row.effect: row.result for row in connection.execute(statement)}
+def move_sources(records: Records, kind: ItemKind, *, from_id: str, to_id: str) -> None:
+    """All sources of one item become another's; those that it has too are dropped."""
+    there = {row.source_key for row in records.rows(select(PROVENANCE.c.source_key).where(_item(kind, to_id)))}
+    coming = {row.source_key for row in records.rows(select(PROVENANCE.c.source_key).where(_item(kind, from_id)))}
+    for some in batches(sorted(there & coming)):
+        records.delete(PROVENANCE, _item(kind, from_id), PROVENANCE.c.source_key.in_(some))
+    records.update(PROVENANCE, _item(kind, from_id), values={"item_id": to_id})
 
 
-def note_effect(connection: Connection, rows: Rows, effect: str, result: Mapping[str, Any], *, now: datetime) -> None:
-    rows.insert(connection, EFFECTS, [{"effect": effect, "result": dict(result), "at": now}])
+def _item(kind: ItemKind, item_id: str) -> Any:
+    return and_(PROVENANCE.c.item_kind == kind, PROVENANCE.c.item_id == item_id)

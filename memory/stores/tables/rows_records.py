@@ -77,8 +77,8 @@ class ProvenanceRow(Row, Owned, table=True):
     origin: str = Field(sa_type=Text)
 
 
-class FactRow(Row, Owned, Indexed, table=True):
-    """A fact. ``chain_id`` is the same for all facts that took each other's place. A deleted one waits here for its vector to go."""
+class FactRow(Row, Indexed, Owned, table=True):
+    """A fact. ``chain_id``: the same for all that took each other's place. A deleted one waits here for its vector to go."""
 
     __tablename__ = "facts"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (
@@ -108,7 +108,7 @@ class FactRow(Row, Owned, Indexed, table=True):
     deleted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
-class ContactRow(Row, Owned, Indexed, table=True):
+class ContactRow(Row, Indexed, Owned, table=True):
     """A contact. ``email_key``: the address as it is compared. One that was merged away keeps its row, without unique fields."""
 
     __tablename__ = "contacts"  # pyright: ignore[reportAssignmentType]
@@ -189,7 +189,7 @@ class TaskRow(Row, Owned, table=True):
     updated_at: datetime = Field(sa_type=UtcDateTime)
 
 
-class GuidanceRow(Row, Owned, Indexed, table=True):
+class GuidanceRow(Row, Indexed, Owned, table=True):
     """A how-to. A deleted one has no ``title_key`` and waits for its vector to go."""
 
     __tablename__ = "guidance"  # pyright: ignore[reportAssignmentType]
@@ -209,7 +209,7 @@ class GuidanceRow(Row, Owned, Indexed, table=True):
     deleted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
-class FunctionRow(Row, Owned, Indexed, table=True):
+class FunctionRow(Row, Indexed, Owned, table=True):
     """A function, stored as text. As for guidance."""
 
     __tablename__ = "functions"  # pyright: ignore[reportAssignmentType]

@@ -1,125 +1,243 @@
-"""Row-level scoping: the one place where statements on the record tables are made.
+"""Whose rows: the one place where statements on the records get their tenant and their owners.
 
-Every statement comes from a :class:`Rows` and carries the condition on tenant and owner. A statement on one of these tables that
-was not made here is refused when it is run (:func:`guard`), so no query can go round it.
+The stores of facts, contacts, tasks, guidance and functions hold no bare connection. They hold a :class:`Records`, made from an
+:class:`~memory.model.owner.Owner` or a :class:`~memory.model.owner.View`; it adds the tenant and the owners to every statement and
+refuses one that it cannot add them to (a second table, a subquery, plain SQL). Writes take exactly one owner.
+
+:func:`guard` watches the connections themselves: a statement on one of these tables that did not come from here, or that has lost
+its condition, is refused before it reaches the database. What keeps the index (:class:`EveryOwner`) may read over owners, and only
+read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import (
-    ClauseElement,
-    ColumnElement,
-    Connection,
-    Delete,
-    Engine,
-    Executable,
-    Insert,
-    Select,
-    Table,
-    Update,
-    delete,
-    event,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, Table, bindparam, delete, event, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql import visitors
+from sqlalchemy.sql.elements import ClauseElement, ColumnClause, TextClause
+from sqlalchemy.sql.selectable import CTE, SelectBase, Subquery
 
-from memory.model.errors import NotPermitted
+from memory.model.errors import InvalidInput, NotPermitted
 from memory.model.owner import Owner, View
-from memory.stores.tables.rows_records import RECORD_TABLES
+from memory.stores.tables.rows_records import RECORD_OWNERS, RECORD_TABLES
 
-_MARK = "afterturn_scoped"
+BATCH: Final = 500
+"""Values in one statement: within the limits of every SQLite."""
+
+Query: TypeAlias = Select[*tuple[Any, ...]]
+
+_OPTION = "afterturn_reach"
+_TENANT, _OWNERS = "reach_tenant", "reach_owners"
+_COLUMNS = ("tenant", "owner_key")
+_NAMES = re.compile(rf"\b(?:{'|'.join(sorted(table.name for table in RECORD_TABLES))})\b", re.IGNORECASE)
 
 
-class Rows:
-    """The rows of one owner, or of all owners that a user may see (then for reading only)."""
+class Unscoped(NotPermitted):
+    """A statement on the records that is not bound to a tenant and its owners: a fault of this program."""
 
-    def __init__(self, whose: Owner | View) -> None:
-        self._owners = (whose,) if isinstance(whose, Owner) else whose.owners
-        self._tenant = self._owners[0].tenant
-        self._writable = isinstance(whose, Owner)
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """The mark that a statement carries. ``tenant`` None: reading over all owners, for the index."""
+
+    tenant: str | None
+    owners: tuple[str, ...] = ()
+
+
+class Records:
+    """One transaction's way to the rows of one owner, or (to read) to those of a view."""
+
+    __slots__ = ("_connection", "_options", "_reach")
+
+    def __init__(self, connection: Connection, whose: Owner | View) -> None:
+        if isinstance(whose, Owner):
+            self._reach = _Reach(whose.tenant, (whose.key,))
+        elif isinstance(whose, View):  # pyright: ignore[reportUnnecessaryIsInstance]
+            self._reach = _Reach(whose.scope.tenant, tuple(owner.key for owner in whose.owners))
+        else:
+            raise Unscoped("records belong to an Owner or are seen in a View")
+        self._connection = connection
+        self._options = {_OPTION: self._reach}
 
     @property
-    def owner(self) -> Owner:
-        return self._owners[0]
+    def connection(self) -> Connection:
+        """For tables that are not the records' own (term statistics)."""
+        return self._connection
 
-    def _mine(self, table: Table) -> tuple[ColumnElement[bool], ...]:
-        keys = [owner.key for owner in self._owners]
-        owned = table.c.owner == keys[0] if len(keys) == 1 else table.c.owner.in_(keys)
-        return table.c.tenant == self._tenant, owned
+    def rows(self, statement: Query) -> Sequence[Row[Any]]:
+        """Run a SELECT of one table of the records, narrowed to these owners."""
+        table = _only_table(statement)
+        return self._connection.execute(statement.where(*self._mine(table)), execution_options=self._options).all()
 
-    def select(self, table: Table, *columns: Any) -> Select[Any]:
-        return select(*(columns or (table,))).where(*self._mine(table)).execution_options(**{_MARK: True})
+    def row(self, statement: Query) -> Row[Any] | None:
+        """At most one row."""
+        found = self.rows(statement.limit(1))
+        return found[0] if found else None
 
-    def update(self, table: Table) -> Update:
-        self._for_writing()
-        return update(table).where(*self._mine(table)).execution_options(**{_MARK: True})
-
-    def delete(self, table: Table) -> Delete:
-        self._for_writing()
-        return delete(table).where(*self._mine(table)).execution_options(**{_MARK: True})
-
-    def insert(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Insert rows of this owner; their own ``tenant`` and ``owner`` are not asked for."""
+    def insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert rows of this owner; they are given without tenant and owner."""
+        key = self._key()
+        _check_values(table, *rows)
         if rows:
-            connection.execute(_insert(connection, table), [self._owned(row) for row in rows])
+            self._connection.execute(insert(table), [{**row, **key} for row in rows], execution_options=self._options)
 
-    def insert_new(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
-        """The same, leaving rows alone whose key is there. Returns how many were new."""
-        added = 0
-        for row in rows:
-            statement = _insert(connection, table).on_conflict_do_nothing()
-            added += connection.execute(statement, self._owned(row)).rowcount > 0
-        return added
+    def update(self, table: Table, *where: ColumnElement[bool], values: Mapping[str, Any]) -> int:
+        """Change rows of this owner. Returns how many."""
+        self._key()
+        _check_values(table, values)
+        statement = update(table).where(*where, *self._mine(table)).values(values)
+        _check_table(table, statement)
+        return self._connection.execute(statement, execution_options=self._options).rowcount
 
-    def _owned(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        self._for_writing()
-        return {**row, "tenant": self._tenant, "owner": self.owner.key}
+    def delete(self, table: Table, *where: ColumnElement[bool]) -> int:
+        """Delete rows of this owner. Returns how many."""
+        self._key()
+        statement = delete(table).where(*where, *self._mine(table))
+        _check_table(table, statement)
+        return self._connection.execute(statement, execution_options=self._options).rowcount
 
-    def _for_writing(self) -> None:
-        if not self._writable:
-            raise NotPermitted("what a user may see is not all the user's own: writes name one owner")
+    def lock(self) -> Row[Any]:
+        """The owner's own row, made where it is missing and held until commit: one writer per owner, others wait."""
+        key = self._key()
+        upsert: Any = sqlite.insert if self._connection.dialect.name == "sqlite" else postgresql.insert
+        taken = upsert(RECORD_OWNERS).values(last_contact_id=-1, last_change=0, **key)
+        taken = taken.on_conflict_do_update(
+            index_elements=list(_COLUMNS), set_={"tenant": taken.excluded.tenant}, where=RECORD_OWNERS.c.tenant == key["tenant"]
+        )
+        return self._connection.execute(taken.returning(RECORD_OWNERS), execution_options=self._options).one()
+
+    def _mine(self, table: Table) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+        return (
+            table.c.tenant == bindparam(_TENANT, self._reach.tenant),
+            table.c.owner_key.in_(bindparam(_OWNERS, self._reach.owners, expanding=True)),
+        )
+
+    def _key(self) -> dict[str, Any]:
+        """Of the one owner that is written to."""
+        if len(self._reach.owners) != 1:
+            raise Unscoped("records are written as one Owner, not in a View")
+        return {"tenant": self._reach.tenant, "owner_key": self._reach.owners[0]}
 
 
-def over_everybody(statement: Any, *, reason: str) -> Any:
-    """Let a statement of the index's upkeep run over all owners. Its rows go to the index, never to a user.
+class EveryOwner:
+    """Reading over all owners: what waits for the index, what the index should hold. Never on behalf of a user."""
 
-    ``reason``: for whoever reads the code; not empty.
-    """
-    if not reason:
-        raise NotPermitted("a statement over everybody says why")
-    return statement.execution_options(**{_MARK: True})
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def rows(self, statement: Query) -> Sequence[Row[Any]]:
+        _only_table(statement)
+        return self._connection.execute(statement, execution_options={_OPTION: _Reach(None)}).all()
+
+
+def batches(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(values), BATCH):
+        yield values[start : start + BATCH]
+
+
+def _only_table(statement: Query) -> Table:
+    """The one table that a statement is about."""
+    if not isinstance(statement, Select):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise Unscoped("records are read with a SELECT")
+    froms = statement.get_final_froms()
+    if len(froms) != 1 or not isinstance(froms[0], Table):
+        raise Unscoped("a statement on the records is about one table")
+    table = cast("Table[Any]", froms[0])
+    _check_table(table, statement)
+    return table
+
+
+def _check_table(table: Table, statement: ClauseElement) -> None:
+    if table not in RECORD_TABLES:
+        raise Unscoped(f"{table.name} is not a table of the records")
+    for part in visitors.iterate(statement):
+        if part is statement:
+            continue
+        if isinstance(part, SelectBase | CTE | Subquery | TextClause) or (isinstance(part, ColumnClause) and part.is_literal):
+            raise Unscoped(f"a statement on {table.name} with a subquery or plain SQL cannot be narrowed to an owner")
+        named = cast("Any", part).table if isinstance(part, ColumnClause) else part
+        if isinstance(named, Table) and named is not table:
+            raise Unscoped(f"a statement on {table.name} names another table")
+
+
+def _check_values(table: Table, *rows: Mapping[str, Any]) -> None:
+    if table not in RECORD_TABLES:
+        raise Unscoped(f"{table.name} is not a table of the records")
+    if any(name in row for row in rows for name in _COLUMNS):
+        raise Unscoped(f"a row of {table.name} gets its owner from the scope, and keeps it")
+
+
+# ------------------------------------------------------------------------------------------------------------------- guard
+
+_touching: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+"""By compiled statement, which SQLAlchemy keeps and uses again."""
 
 
 def guard(engine: Engine) -> None:
-    """Refuse statements on record tables that were not made here. May be called again."""
-    if not event.contains(engine, "before_execute", _check):
-        event.listen(engine, "before_execute", _check)
+    """From now on connections of this engine refuse unscoped statements on the records; calling it again changes nothing."""
+    if not event.contains(engine, "before_cursor_execute", _check):
+        event.listen(engine, "before_cursor_execute", _check)
 
 
-def _check(
-    connection: Connection, statement: Executable, multiparams: Any, params: Any, execution_options: Mapping[str, Any]
-) -> None:
-    if execution_options.get(_MARK) or statement.get_execution_options().get(_MARK):
+def _check(connection: Connection, cursor: Any, sql: str, parameters: Any, context: Any, executemany: bool) -> None:
+    if getattr(context, "isddl", False):
         return
-    touched = _tables(statement) & RECORD_TABLES
-    if touched:
-        names = ", ".join(sorted(table.name for table in touched))
-        raise NotPermitted(f"a statement on {names} without a scope: build it with memory.stores.tables.scoping")
+    compiled = getattr(context, "compiled", None)
+    if compiled is None:
+        touches = _NAMES.search(sql) is not None
+    else:
+        known = _touching.get(compiled)
+        touches = _touches(compiled.statement) if known is None else known
+        if known is None:
+            _touching[compiled] = touches
+    if not touches:
+        return
+    reach: Any = None if compiled is None else context.execution_options.get(_OPTION)
+    if compiled is None or not isinstance(reach, _Reach):
+        raise Unscoped("a statement on the records was not made by memory.stores.tables.scoping")
+    if reach.tenant is None:
+        if not isinstance(compiled.statement, Select):
+            raise Unscoped("records of all owners can only be read")
+        return
+    bound: Sequence[Mapping[str, Any]] = context.compiled_parameters
+    if not bound or not all(_is_bound(values, reach) for values in bound):
+        raise Unscoped("a statement on the records lost its tenant or its owners")
 
 
-def _tables(statement: Any) -> AbstractSet[Any]:
-    if not isinstance(statement, ClauseElement):
-        return frozenset()
-    target = {statement.table} if isinstance(statement, Insert | Update | Delete) else set[Any]()
-    return target | {part for part in visitors.iterate(statement) if isinstance(part, Table)}
+def _touches(statement: Any) -> bool:
+    for part in visitors.iterate(statement):
+        if isinstance(part, Table) and part.metadata is RECORD_OWNERS.metadata:
+            if part in RECORD_TABLES:
+                return True
+        elif isinstance(part, TextClause):
+            if _NAMES.search(part.text):
+                return True
+        elif isinstance(part, ColumnClause) and part.is_literal and _NAMES.search(part.name):
+            return True
+    return False
 
 
-def _insert(connection: Connection, table: Table) -> Any:
-    made: Any = sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
-    return made.execution_options(**{_MARK: True})
+def _is_bound(values: Mapping[str, Any], reach: _Reach) -> bool:
+    if _TENANT in values:
+        # SQLAlchemy numbers the values of an IN.
+        bound = (values.get(f"{_OWNERS}_{number}") for number in range(1, len(reach.owners) + 2))
+        return values[_TENANT] == reach.tenant and tuple(bound) == (*reach.owners, None)
+    return values.get("tenant") == reach.tenant and (values.get("owner_key"),) == reach.owners
+
+
+def checked_limit(limit: int) -> int:
+    if limit < 1:
+        raise InvalidInput(f"the limit must be at least 1, not {limit}")
+    return limit
+
+
+def exists(records: Records, table: Table, *where: ColumnElement[bool]) -> bool:
+    return records.row(select(table.c.tenant).where(*where)) is not None

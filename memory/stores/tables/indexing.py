@@ -1,0 +1,179 @@
+"""Rows that have a vector: what waits for the index, and what the index has seen of them (``DocumentSource``)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, Table, select, tuple_
+
+from memory.model.errors import InvalidInput
+from memory.model.owner import Owner
+from memory.ports import DocumentSource, IndexDocument, IndexMark
+from memory.stores.tables.engine import Database
+from memory.stores.tables.rows_records import RECORD_OWNERS
+from memory.stores.tables.scoping import EveryOwner, Records, batches, checked_limit, guard
+from memory.stores.tables.terms import change_terms, clear_terms
+
+NEW: Final[Mapping[str, Any]] = {"revision": 1, "indexed_revision": 0, "index_terms": None, "index_length": 0}
+"""The index columns of a row that is inserted."""
+_OWNERS_AT_ONCE = 500
+
+
+class IndexedRows(DocumentSource):
+    """What the stores of facts, contacts, guidance and functions have in common.
+
+    A change of what is searched by raises the ``revision``. Deleting a row blanks its text and leaves the row, not live any more,
+    until its vector is gone.
+    """
+
+    def __init__(self, database: Database, table: Table, id_column: str) -> None:
+        self._database = database
+        self._table = table
+        self._id = table.c[id_column]
+        guard(database.engine)
+
+    @abstractmethod
+    def _live(self, row: Row[Any]) -> bool:
+        """Whether the row has a vector."""
+
+    @abstractmethod
+    def _text(self, row: Row[Any]) -> str: ...
+
+    @abstractmethod
+    def _payload(self, row: Row[Any]) -> dict[str, Any]: ...
+
+    def _is_gone(self, row: Row[Any]) -> bool:
+        """Whether the row was deleted and only waits for its vector."""
+        return row.deleted_at is not None
+
+    def _key_of(self, document_id: str) -> Any:
+        return document_id
+
+    def _raised(self) -> dict[str, Any]:
+        """Of an update that changes what is searched by."""
+        return {"revision": self._table.c.revision + 1}
+
+    async def pending(self, *, owner: Owner | None = None, limit: int = 200) -> Sequence[IndexDocument]:
+        table = self._table
+        wanted = (
+            select(table)
+            .where(table.c.indexed_revision < table.c.revision)
+            .order_by(table.c.tenant, table.c.owner_key, self._id)
+            .limit(checked_limit(limit))
+        )
+
+        def work(connection: Connection) -> list[IndexDocument]:
+            reader = EveryOwner(connection) if owner is None else Records(connection, owner)
+            return [self._document(row) for row in reader.rows(wanted)]
+
+        return await self._database.read(work)
+
+    async def documents(self, *, after: tuple[str, str] | None, limit: int = 500) -> Sequence[IndexDocument]:
+        order = (self._table.c.tenant, self._table.c.owner_key, self._id)
+        wanted = select(self._table).order_by(*order).limit(checked_limit(limit))
+        if after is not None:
+            tenant, _, owner_key = after[0].partition("/")
+            wanted = wanted.where(tuple_(*order) > tuple_(tenant, owner_key, self._key_of(after[1])))
+        return await self._database.read(lambda c: [self._document(row) for row in EveryOwner(c).rows(wanted)])
+
+    async def mark_indexed(self, marks: Sequence[IndexMark]) -> int:
+        ordered = sorted(marks, key=lambda mark: (mark.owner.path, mark.document_id))
+
+        def work(connection: Connection) -> int:
+            # Owners in one order for everyone, so that two of these cannot wait for each other.
+            return sum(
+                self._mark_owner(Records(connection, owner), owner, list(some))
+                for owner, some in groupby(ordered, key=lambda mark: mark.owner)
+            )
+
+        return await self._database.write(work) if ordered else 0
+
+    def _mark_owner(self, records: Records, owner: Owner, marks: Sequence[IndexMark]) -> int:
+        records.lock()
+        rows: dict[Any, Row[Any]] = {}
+        for some in batches(sorted({self._key_of(mark.document_id) for mark in marks})):
+            rows.update((getattr(row, self._id.name), row) for row in records.rows(select(self._table).where(self._id.in_(some))))
+        deltas: Counter[int] = Counter()
+        length = documents = marked = 0
+        for mark in sorted(marks, key=lambda mark: mark.revision):
+            row = rows.get(self._key_of(mark.document_id))
+            # A mark that comes late, or is of a row that was removed meanwhile, says nothing about the row as it is.
+            if row is None or not row.indexed_revision <= mark.revision <= row.revision:
+                continue
+            deltas.update(set(mark.terms))
+            deltas.subtract(row.index_terms or ())
+            length += mark.length - row.index_length
+            documents += bool(mark.length) - bool(row.index_length)
+            marked += 1
+            key = self._id == self._key_of(mark.document_id)
+            if self._is_gone(row) and mark.revision == row.revision:
+                records.delete(self._table, key)
+                del rows[self._key_of(mark.document_id)]
+                continue
+            terms = sorted(set(mark.terms)) or None
+            values = {"indexed_revision": mark.revision, "index_terms": terms, "index_length": mark.length}
+            records.update(self._table, key, values=values)
+            # A second mark of the same row counts from this one.
+            rows[self._key_of(mark.document_id)] = records.rows(select(self._table).where(key))[0]
+        change_terms(records.connection, owner.tenant, owner.key, self.kind, deltas, length, documents)
+        return marked
+
+    async def reset_index(self, tenant: str | None = None) -> int:
+        count = 0
+        after: tuple[str, str] | None = None
+        while owners := await self._owners(tenant, after):
+            for owner in owners:
+                count += await self._reset_owner(owner)
+            after = (owners[-1].tenant, owners[-1].key)
+        await self._database.write(lambda c: clear_terms(c, self.kind, tenant=tenant)) if count == 0 else None
+        return count
+
+    async def _owners(self, tenant: str | None, after: tuple[str, str] | None) -> list[Owner]:
+        columns = (RECORD_OWNERS.c.tenant, RECORD_OWNERS.c.owner_key)
+        wanted = select(*columns).order_by(*columns).limit(_OWNERS_AT_ONCE)
+        if tenant is not None:
+            wanted = wanted.where(RECORD_OWNERS.c.tenant == tenant)
+        if after is not None:
+            wanted = wanted.where(tuple_(*columns) > tuple_(*after))
+        return await self._database.read(lambda c: [Owner.of_key(row.tenant, row.owner_key) for row in EveryOwner(c).rows(wanted)])
+
+    async def _reset_owner(self, owner: Owner) -> int:
+        """A transaction for each owner: one over all of them could take longer than a statement may."""
+
+        def work(connection: Connection) -> int:
+            records = Records(connection, owner)
+            records.lock()
+            reset = records.update(self._table, values={"indexed_revision": 0, "index_terms": None, "index_length": 0})
+            clear_terms(connection, self.kind, tenant=owner.tenant, owner_key=owner.key)
+            return reset
+
+        return await self._database.write(work)
+
+    def _document(self, row: Row[Any]) -> IndexDocument:
+        live = self._live(row)
+        return IndexDocument(
+            document_id=str(getattr(row, self._id.name)),
+            owner=Owner.of_key(row.tenant, row.owner_key),
+            revision=row.revision,
+            live=live,
+            text=self._text(row) if live else "",
+            payload=self._payload(row) if live else {},
+        )
+
+
+def joined(*parts: str | None) -> str:
+    """The parts that are there, one a line."""
+    return "\n".join(part for part in parts if part)
+
+
+def after_row(records: Records, table: Table, id_column: str, after: str) -> tuple[datetime, str]:
+    """Where a page begins that follows this row in a list ordered by creation. Raises InvalidInput where it is not there."""
+    found = records.row(select(table.c.created_at, table.c[id_column].label("after_id")).where(table.c[id_column] == after))
+    if found is None:
+        raise InvalidInput("the list cannot go on after an id that is not in it")
+    return found.created_at, found.after_id
