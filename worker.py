@@ -18,8 +18,9 @@ import structlog
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities import Activities, Collaborators, PipelineRules, build_activities
+from activities import Activities, Collaborators, PipelineRules, WindowRules, build_activities
 from memory.llm.factory import build_models
+from memory.metering import Meter
 from memory.model.names import MODEL_TASK_QUEUE, TASK_QUEUE
 from memory.model.redaction import warm_up as warm_up_redaction
 from memory.model.scope import Scope
@@ -29,8 +30,10 @@ from memory.stores.notices import build_notifier
 from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
 from starter.metrics import metrics_runtime
+from starter.search import open_search, stores_of
 from starter.signals import TurnSignaller
 from starter.temporal import connect, ensure_search_attributes
+from starter.window_signals import WindowWaker
 from workflows import WORKFLOWS
 from workflows.sandbox import workflow_runner
 
@@ -45,8 +48,13 @@ class _SignallerWaker:
 
     signaller: TurnSignaller
 
+    windows: WindowWaker
+
     async def wake(self, scope: Scope, turn_ids: tuple[str, ...]) -> None:
         await self.signaller.signal(scope, turn_ids)
+
+    async def wake_windows(self, scope: Scope, waiting: int) -> None:
+        await self.windows.wake(scope, waiting)
 
 
 def pipeline_rules(settings: Settings) -> PipelineRules:
@@ -62,6 +70,23 @@ def pipeline_rules(settings: Settings) -> PipelineRules:
     )
 
 
+def window_rules(settings: Settings) -> WindowRules:
+    return WindowRules(
+        size=settings.window_size,
+        flags=settings.memory_flags,
+        model=settings.window_model or settings.language_model,
+        model_timeout_s=settings.model_timeout_s,
+        store_retry_for_s=settings.store_retry_for_s,
+        feature_flag=settings.feature_flag,
+        allow_with_web_search=settings.allow_with_web_search,
+        embed_events=settings.embed_events and settings.embedder != "none",
+        idle_s=settings.window_idle_s,
+        attempts=settings.window_attempts,
+        retry_s=settings.window_retry_s,
+        retention_days=settings.event_retention_days,
+    )
+
+
 @asynccontextmanager
 async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerator[Collaborators]:
     """Build the adapters that the settings name; they are closed when the block ends."""
@@ -74,17 +99,29 @@ async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerat
         stack.push_async_callback(models.aclose)
         notifier = build_notifier(settings)
         stack.push_async_callback(notifier.aclose)
+        index = open_search(settings, tables)
+        stack.push_async_callback(index.aclose)
+
+        async def connected() -> Client:
+            return client
+
         yield Collaborators(
             log=tables.log,
             directory=tables.directory,
             profiles=Profiles(store, bucket_prefix=settings.bucket_prefix),
             models=models,
             notifier=notifier,
-            waker=_SignallerWaker(TurnSignaller(client)),
+            waker=_SignallerWaker(TurnSignaller(client), WindowWaker(connected)),
             rules=pipeline_rules(settings),
             loss_guard_max_lost_fraction=settings.loss_guard_max_lost_fraction,
             loss_guard_min_bullets=settings.loss_guard_min_bullets,
             review_url=settings.review_url,
+            ledger=tables.windows,
+            stores=stores_of(tables, index),
+            index=index,
+            usage=tables.usage,
+            meter=Meter(tables.usage, cap=settings.daily_token_cap),
+            window_rules=window_rules(settings),
         )
 
 
@@ -135,6 +172,7 @@ async def check_dependencies(settings: Settings, client: Client, parts: Collabor
     """
     await parts.log.ping()
     await parts.profiles.check()
+    await parts.index.check()
     await ensure_search_attributes(client)
     parts.models.model(settings.language_model)
     await asyncio.to_thread(_warm_up, parts, settings.language_model)

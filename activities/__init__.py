@@ -6,13 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from activities.extraction import ExtractionActivities
 from activities.model_steps import ModelActivities
 from activities.notices import NoticeActivities
 from activities.profile import ProfileActivities
 from activities.sweep import SweepActivities, Waker
 from activities.turns import PipelineRules, TurnActivities
-from memory.ports import Directory, EventLog, ModelProvider, Notifier
+from activities.windows import WindowActivities, WindowRules
+from memory.categories.spec import Stores
+from memory.metering import Meter
+from memory.ports import Directory, EventLog, ModelProvider, Notifier, UsageLedger, WindowLedger
 from memory.profiles import Profiles
+from memory.retrieval import SearchIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,12 @@ class Collaborators:
     loss_guard_max_lost_fraction: float
     loss_guard_min_bullets: int
     review_url: str | None
+    ledger: WindowLedger
+    stores: Stores
+    index: SearchIndex
+    usage: UsageLedger
+    meter: Meter
+    window_rules: WindowRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +54,23 @@ def build_activities(parts: Collaborators) -> Activities:
     notices = NoticeActivities(parts.notifier, review_url=parts.review_url)
     turns = TurnActivities(parts.log, parts.directory, notices, parts.rules)
     profile = ProfileActivities(parts.profiles, parts.directory)
-    sweep = SweepActivities(parts.log, parts.directory, parts.profiles, parts.waker)
+    windows = WindowActivities(parts.ledger, parts.directory, parts.stores, parts.index, parts.meter, parts.window_rules)
+    extraction = ExtractionActivities(parts.models, parts.ledger, parts.stores, parts.meter)
+    sweep = SweepActivities(
+        parts.log,
+        parts.directory,
+        parts.profiles,
+        parts.waker,
+        ledger=parts.ledger,
+        index=parts.index,
+        meter=parts.meter,
+        rules=parts.window_rules,
+    )
     model = ModelActivities(
         parts.models,
         parts.log,
         parts.profiles,
+        parts.meter,
         loss_guard_max_lost_fraction=parts.loss_guard_max_lost_fraction,
         loss_guard_min_bullets=parts.loss_guard_min_bullets,
     )
@@ -60,9 +83,14 @@ def build_activities(parts: Collaborators) -> Activities:
             profile.rollback_profile,
             notices.send_notice,
             sweep.sweep,
+            windows.plan_window,
+            windows.apply_category,
+            windows.commit_window,
+            windows.index_events,
+            windows.reconcile,
         ],
-        model=[model.gate_turns, model.consolidate_turns],
+        model=[model.gate_turns, model.consolidate_turns, extraction.extract_window],
     )
 
 
-__all__ = ["Activities", "Collaborators", "PipelineRules", "Waker", "build_activities"]
+__all__ = ["Activities", "Collaborators", "PipelineRules", "Waker", "WindowRules", "build_activities"]

@@ -13,6 +13,7 @@ from activities.errors import translated
 from activities.heartbeat import heartbeats
 from memory.consolidation import Consolidator, Rules, for_prompt
 from memory.gate import ask_gate
+from memory.metering import Meter
 from memory.model.errors import InvalidInput
 from memory.model.ids import short_hash
 from memory.model.names import CONSOLIDATE_TURNS, GATE_TURNS
@@ -32,6 +33,7 @@ class ModelActivities:
         models: ModelProvider,
         log: EventLog,
         profiles: Profiles,
+        meter: Meter,
         *,
         loss_guard_max_lost_fraction: float,
         loss_guard_min_bullets: int,
@@ -39,6 +41,7 @@ class ModelActivities:
         self._models = models
         self._log = log
         self._profiles = profiles
+        self._meter = meter
         self._max_lost_fraction = loss_guard_max_lost_fraction
         self._min_bullets = loss_guard_min_bullets
 
@@ -54,8 +57,9 @@ class ModelActivities:
                 return GateReply(update=True, flags=("already_applied",), elapsed_ms=since(began))
             counter = self._models.token_counter(plan.model)
             profile = await for_prompt(snapshot.document.profile, counter, plan.max_tokens, datetime.now(UTC).date())
-            decision = await ask_gate(self._models.model(plan.model), profile, turns, timeout_s=plan.model_timeout_s)
-        return GateReply(update=decision.update, flags=decision.flags, usage=_stage_usage(decision.usage), elapsed_ms=since(began))
+            model = self._meter.metered(self._models.model(plan.model), batch.user.scope)
+            decision = await ask_gate(model, profile, turns, timeout_s=plan.model_timeout_s)
+        return GateReply(update=decision.update, flags=decision.flags, usage=stage_usage(decision.usage), elapsed_ms=since(began))
 
     @activity.defn(name=CONSOLIDATE_TURNS)
     @translated
@@ -79,10 +83,11 @@ class ModelActivities:
                 loss_guard_min_bullets=self._min_bullets,
                 timeout_s=plan.model_timeout_s,
             )
-            consolidator = Consolidator(self._models.model(plan.model), self._models.token_counter(plan.model), rules)
+            model = self._meter.metered(self._models.model(plan.model), scope)
+            consolidator = Consolidator(model, self._models.token_counter(plan.model), rules)
             now = datetime.now(UTC)
             result = await consolidator.run(snapshot.document.profile, turns, now=now)
-            usage = {stage: _stage_usage(spent) for stage, spent in result.usage.items()}
+            usage = {stage: stage_usage(spent) for stage, spent in result.usage.items()}
             if result.profile is None:
                 return ConsolidateReply(
                     decision=Decision.KEPT if result.kept else Decision.NOOP,
@@ -121,7 +126,7 @@ def _unapplied(snapshot: ProfileSnapshot, plan: Plan) -> tuple[TurnRef, ...]:
     return tuple(ref for ref in plan.turns if turn_key(ref) not in snapshot.applied_turns)
 
 
-def _stage_usage(usage: Usage) -> StageUsage:
+def stage_usage(usage: Usage) -> StageUsage:
     return StageUsage(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,

@@ -1,7 +1,8 @@
-"""The sweeper's work: what was recorded and not started is started; what was staged and left is removed."""
+"""The sweeper's work: what was recorded and not started is started, what failed is tried again, what is left over is removed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -9,35 +10,76 @@ import structlog
 from temporalio import activity
 
 from activities.errors import translated
-from memory.model.errors import MemoryUnavailable
+from activities.heartbeat import heartbeats
+from activities.windows import WindowRules
+from memory.metering import Meter
+from memory.model.errors import AfterturnError, MemoryUnavailable
 from memory.model.names import SWEEP
 from memory.model.scope import Scope
 from memory.model.steps import SweepInput, SweepReport
-from memory.ports import Directory, EventLog
+from memory.ports import Directory, EventLog, WindowLedger
 from memory.profiles import Profiles
+from memory.retrieval import SearchIndex
 
 _log = structlog.get_logger("afterturn.sweep")
 
+ALL_OTHERS = "*"
+"""In the retention setting: companies that are not named."""
+
 
 class Waker(Protocol):
-    """Starts or wakes the run of a user."""
+    """Starts or wakes the runs of a user."""
 
     async def wake(self, scope: Scope, turn_ids: tuple[str, ...]) -> None:
-        """Raises MemoryUnavailable."""
+        """The run that works through turns. Raises MemoryUnavailable."""
+        ...
+
+    async def wake_windows(self, scope: Scope, waiting: int) -> None:
+        """The run that works through windows. Raises MemoryUnavailable."""
         ...
 
 
 class SweepActivities:
-    def __init__(self, log: EventLog, directory: Directory, profiles: Profiles, waker: Waker) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        directory: Directory,
+        profiles: Profiles,
+        waker: Waker,
+        *,
+        ledger: WindowLedger,
+        index: SearchIndex,
+        meter: Meter,
+        rules: WindowRules,
+    ) -> None:
         self._log = log
         self._directory = directory
         self._profiles = profiles
         self._waker = waker
+        self._ledger = ledger
+        self._index = index
+        self._meter = meter
+        self._rules = rules
 
     @activity.defn(name=SWEEP)
     @translated
     async def sweep(self, sweep: SweepInput) -> SweepReport:
-        """One pass, bounded by ``limit`` users and as many staged objects; ``more`` says that the next pass has work."""
+        """One pass, bounded by ``limit`` of everything; ``more`` says that the next pass has work.
+
+        The parts stand alone: one that fails is named in the report (``failed_parts``) and does not keep the others from theirs.
+        """
+        async with heartbeats():
+            report = await self._turns(sweep, SweepReport())
+            for part in (self._windows, self._staging, self._retention, self._unindexed):
+                try:
+                    report = await part(sweep, report)
+                except AfterturnError as error:
+                    name = part.__name__.strip("_")
+                    _log.warning("sweep_part_failed", part=name, error=error.message)
+                    report = report.model_copy(update={"failed_parts": (*report.failed_parts, name)})
+        return report
+
+    async def _turns(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
         now = datetime.now(UTC)
         due = await self._log.backlog(recorded_before=now - timedelta(seconds=sweep.grace_s), limit=sweep.limit)
         started = failed = 0
@@ -48,16 +90,84 @@ class SweepActivities:
             except MemoryUnavailable as error:
                 failed += 1
                 _log.warning("sweep_start_failed", tenant=user.scope.tenant, user=user.scope.user, error=error.message)
+        return report.model_copy(
+            update={
+                "users_started": started,
+                "turns_waiting": sum(user.pending for user in due),
+                "failed": failed,
+                "more": len(due) >= sweep.limit,
+            }
+        )
+
+    async def _windows(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
+        """Failed windows are reopened (a bounded number of times), idle users' short windows asked for, all due runs woken."""
+        now = datetime.now(UTC)
+        rules = self._rules
+        reopened = await self._ledger.reopen(
+            max_attempt=rules.attempts - 1, ended_before=now - timedelta(seconds=rules.retry_s), limit=sweep.limit
+        )
+        idle = await self._ledger.flush_idle(idle_since=now - timedelta(seconds=rules.idle_s), limit=sweep.limit)
+        due = await self._ledger.due(size=rules.size, limit=sweep.limit)
+        started = failed = capped = 0
+        for user in due:
+            try:
+                if await self._meter.is_spent(user.scope):
+                    capped += 1
+                    continue
+                await self._waker.wake_windows(user.scope, user.waiting)
+                started += 1
+            except MemoryUnavailable as error:
+                failed += 1
+                _log.warning("sweep_start_failed", tenant=user.scope.tenant, user=user.scope.user, error=error.message)
+        return report.model_copy(
+            update={
+                "windows_reopened": len(reopened),
+                "windows_idle": len(idle),
+                "window_users_started": started,
+                "window_users_capped": capped,
+                "failed": report.failed + failed,
+                "more": report.more or len(due) >= sweep.limit,
+            }
+        )
+
+    async def _staging(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
+        older_than = datetime.now(UTC) - timedelta(seconds=sweep.staging_ttl_s)
         removed = 0
-        older_than = now - timedelta(seconds=sweep.staging_ttl_s)
         for tenant in await self._directory.tenants():
             if removed >= sweep.limit:
                 break
             removed += await self._profiles.sweep_staging(tenant, older_than=older_than, limit=sweep.limit - removed)
-        return SweepReport(
-            users_started=started,
-            turns_waiting=sum(user.pending for user in due),
-            failed=failed,
-            staging_removed=removed,
-            more=len(due) >= sweep.limit or removed >= sweep.limit,
-        )
+        return report.model_copy(update={"staging_removed": removed, "more": report.more or removed >= sweep.limit})
+
+    async def _retention(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
+        """Messages older than their company's retention time go, from the log and from the search index."""
+        now = datetime.now(UTC)
+        expired = 0
+        for tenant, days in await self._retention_days():
+            if expired >= sweep.limit:
+                break
+            gone = await self._ledger.expire_events(tenant, before=now - timedelta(days=days), limit=sweep.limit - expired)
+            for scope, seqs in gone:
+                await self._index.events.remove(scope, seqs)
+                expired += len(seqs)
+        return report.model_copy(update={"events_expired": expired, "more": report.more or expired >= sweep.limit})
+
+    async def _retention_days(self) -> Iterable[tuple[str, int]]:
+        """(tenant, days) of the companies that have a retention time."""
+        named = {
+            Scope.of(company, "-").tenant: days for company, days in self._rules.retention_days.items() if company != ALL_OTHERS
+        }
+        others = self._rules.retention_days.get(ALL_OTHERS)
+        if others is None:
+            return named.items()
+        return {**dict.fromkeys(await self._directory.tenants(), others), **named}.items()
+
+    async def _unindexed(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
+        """What a run could not index (the vectors were away) is indexed now."""
+        users = await self._ledger.unindexed(embedded=self._rules.embed_events, limit=sweep.limit)
+        for scope in users:
+            await self._index.events.index(scope)
+            if self._rules.embed_events:
+                await self._index.events.embed(scope)
+        await self._index.sync_documents(None)
+        return report.model_copy(update={"users_indexed": len(users), "more": report.more or len(users) >= sweep.limit})

@@ -22,17 +22,20 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from temporalio.client import Client
 
+from memory.categories.spec import Stores
 from memory.llm.factory import build_models
 from memory.model.enablement import Enablement
 from memory.model.errors import AfterturnError, InvalidInput
+from memory.model.event import Event, ManagerMethodEvent, MessageEvent
 from memory.model.scope import Scope
 from memory.model.turn import Outcome, Turn
-from memory.ports import Directory, EventLog, ModelProvider
+from memory.ports import Directory, EventLog, ModelProvider, UsageLedger, WindowLedger
 from memory.profiles import Profiles
 from memory.prompts import memory_section
+from memory.retrieval import SearchIndex
 from memory.settings import Settings, load_settings
 from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
@@ -40,13 +43,16 @@ from starter.faults import fault
 from starter.guard import Guard
 from starter.handles import Handles
 from starter.loading import Loader
+from starter.pieces import EventsPiece
 from starter.recording import Recorder
 from starter.relay import NoticeRelay, OnNotice
+from starter.search import open_search, stores_of
 from starter.signals import TurnSignaller
 from starter.temporal import connect, connect_options
 from starter.views import (
     DrainResult,
     EditResult,
+    EventsReceipt,
     LoadedMemory,
     LoadReason,
     ProfileVersion,
@@ -56,6 +62,8 @@ from starter.views import (
     RerunResult,
     UserStatus,
 )
+from starter.window_signals import WindowWaker
+from starter.windows import Windows
 
 Who = Scope | tuple[str, str]
 """A user: ``(tenant id, user id)`` as the outside world has them, or a Scope."""
@@ -64,6 +72,9 @@ MAX_TABLE_CALLS = 64
 MAX_OBJECT_CALLS = 32
 MAX_SIGNALS = 1_000
 CLOSE_S = 5.0
+MAX_EVENTS = 1_000
+
+_EVENT: TypeAdapter[MessageEvent | ManagerMethodEvent] = TypeAdapter(Event)
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +88,10 @@ class Parts:
     profiles: Profiles
     models: ModelProvider
     temporal: Callable[[], Awaitable[Client]]
+    ledger: WindowLedger
+    stores: Stores
+    index: SearchIndex
+    usage: UsageLedger
     close: Sequence[Callable[[], Awaitable[None]]] = ()
 
 
@@ -110,6 +125,7 @@ class MemoryClient:
         self._parts = parts
         self._temporal: Client | None = None
         self._signaller: TurnSignaller | None = None
+        self._window_waker = WindowWaker(self._connected)
         self._connecting = asyncio.Lock()
         self._started = self._closed = False
         self._warming: asyncio.Task[None] | None = None
@@ -132,6 +148,14 @@ class MemoryClient:
             loader=self._loader,
             tables=self._tables,
             wake=self._wake,
+            wake_windows=self._window_waker.wake_soon,
+        )
+        self.windows = Windows(
+            settings,
+            ledger=parts.ledger,
+            contacts=parts.stores.contacts,
+            waker=self._window_waker,
+            temporal=self._connected,
         )
         self._handles = Handles(
             settings,
@@ -197,6 +221,42 @@ class MemoryClient:
         except InvalidInput as error:
             return Receipt(ReceiptStatus.REFUSED, reason=error.message)
         return await self._recorder.after_answer(scope, checked)
+
+    async def record_events(
+        self,
+        who: Who,
+        events: Sequence[MessageEvent | ManagerMethodEvent | Mapping[str, Any]],
+        *,
+        space_id: str = "default",
+        allow_user_memory: bool = False,
+    ) -> EventsReceipt:
+        """Record what happened (messages on any channel, manager calls), in this order, within ``after_answer_budget_ms``.
+
+        Recording a turn feeds the window too: its two messages need not be recorded again. An event without an id gets one that
+        its fields determine, so the same events again are recognised.
+
+        Args:
+            who: the user.
+            events: at most 1,000; events, or their fields (``timestamp`` with a zone, ``sender_id``, ``receiver_ids``, ``medium``,
+                ``content``; or ``manager``, ``method``, ``phase``, ``calling_id``, ``payload``). What is not valid is refused in
+                the receipt, and then nothing is recorded.
+            space_id: where it happened; its settings say what may be learned.
+            allow_user_memory: the user's consent; without it nothing is recorded.
+        """
+        self._start()
+        try:
+            scope = scope_of(who)
+            piece = EventsPiece(_events_of(events), space_id, allow_user_memory is True)
+        except InvalidInput as error:
+            return EventsReceipt(ReceiptStatus.REFUSED, reason=error.message)
+        if not piece.events:
+            return EventsReceipt(ReceiptStatus.RECORDED, started=True)
+        return await self._recorder.record_events(scope, piece)
+
+    @property
+    def lost_events(self) -> int:
+        """Events that neither the event log nor the spool took, since this client was made."""
+        return self._recorder.lost_events
 
     @property
     def lost_turns(self) -> int:
@@ -365,6 +425,7 @@ class MemoryClient:
         # Turns first: all that follows is only for them, or can be had again.
         await self._recorder.aclose(within_s=left())
         await self._relay.aclose(within_s=left())
+        await self._window_waker.aclose(within_s=left())
         if self._signaller is not None:
             await self._signaller.aclose(within_s=left())
         for guard in (self._signals, self._tables, self._objects):
@@ -399,11 +460,37 @@ def _turn_of(turn: Turn | Mapping[str, Any]) -> Turn:
     try:
         return Turn.model_validate({"occurred_at": datetime.now(UTC), **turn})
     except ValidationError as error:
-        problems = error.errors(include_input=False, include_url=False, include_context=False)
-        told = "; ".join(f"{'.'.join(str(part)[:40] for part in item['loc']) or 'turn'}: {item['msg']}" for item in problems[:5])
-        raise InvalidInput(f"the turn is not valid: {told}") from None
+        raise InvalidInput(f"the turn is not valid: {_problems(error)}") from None
     except TypeError:
         raise InvalidInput(f"a turn is a Turn or a mapping of its fields, not {type(turn).__name__}") from None
+
+
+def _events_of(
+    events: Sequence[MessageEvent | ManagerMethodEvent | Mapping[str, Any]],
+) -> tuple[MessageEvent | ManagerMethodEvent, ...]:
+    if isinstance(events, str | bytes | Mapping) or not isinstance(events, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(f"events are a list of events, not {type(events).__name__}")
+    if len(events) > MAX_EVENTS:
+        raise InvalidInput(f"{len(events)} events in one call; at most {MAX_EVENTS} are accepted")
+    checked: list[MessageEvent | ManagerMethodEvent] = []
+    for place, event in enumerate(events, 1):
+        if isinstance(event, MessageEvent | ManagerMethodEvent):
+            checked.append(event)
+            continue
+        try:
+            kind = "manager_method" if "manager" in event else "message"
+            checked.append(_EVENT.validate_python({"kind": kind, **event}))
+        except ValidationError as error:
+            raise InvalidInput(f"event {place} is not valid: {_problems(error)}") from None
+        except TypeError:
+            raise InvalidInput(f"event {place} is neither an event nor a mapping of its fields") from None
+    return tuple(checked)
+
+
+def _problems(error: ValidationError) -> str:
+    """What is wrong with which field, without the values."""
+    problems = error.errors(include_input=False, include_url=False, include_context=False)
+    return "; ".join(f"{'.'.join(str(part)[:40] for part in item['loc']) or 'it'}: {item['msg']}" for item in problems[:5])
 
 
 def _build_parts(settings: Settings) -> Parts:
@@ -411,11 +498,16 @@ def _build_parts(settings: Settings) -> Parts:
     tables = build_tables(settings)
     store = MinioObjectStore.from_settings(settings)
     models = build_models(settings)
+    index = open_search(settings, tables)
     return Parts(
         directory=tables.directory,
         log=tables.log,
         profiles=Profiles(store, bucket_prefix=settings.bucket_prefix),
         models=models,
         temporal=lambda: connect(settings, lazy=True),
-        close=(models.aclose, store.aclose, tables.aclose),
+        ledger=tables.windows,
+        stores=stores_of(tables, index),
+        index=index,
+        usage=tables.usage,
+        close=(models.aclose, index.aclose, store.aclose, tables.aclose),
     )

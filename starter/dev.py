@@ -19,6 +19,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 import structlog
+from pydantic import SecretStr
 from temporalio.client import Client
 
 from activities import Collaborators, build_activities
@@ -26,10 +27,11 @@ from memory.llm.factory import build_models
 from memory.model.errors import MemoryUnavailable
 from memory.settings import DEV_FILE, Settings, load_settings
 from memory.stores.migrations import migrate
+from memory.stores.vectors import serve_vectors
 from starter.engines import Engine, S3Server, TemporalServer
 from starter.metrics import metrics_runtime
 from starter.processes import FolderLock
-from starter.schedules import ensure_sweep_schedule
+from starter.schedules import ensure_schedules
 from starter.temporal import connect
 from worker import build_workers, check_dependencies, open_collaborators
 
@@ -76,10 +78,18 @@ class LocalStack:
         self._progress = progress
         self._stack = AsyncExitStack()
         self._engines: list[Engine] = []
+        self._vectors: dict[str, Any] = {}
 
     @property
     def dev_file(self) -> Path:
         return self.data_dir / DEV_FILE
+
+    @property
+    def client_settings(self) -> Settings:
+        """For a client beside this stack: the same, but the vector engine is reached through its owner."""
+        key = self._vectors.get("vector_api_key")
+        update = {**self._vectors, "vector_api_key": SecretStr(key) if key else None} if self._vectors else {}
+        return self.settings.model_copy(update=update)
 
     async def __aenter__(self) -> Self:
         try:
@@ -129,7 +139,12 @@ class LocalStack:
         await check_dependencies(self.settings, self.client, self.parts)
         for worker in build_workers(self.client, self.settings, build_activities(self.parts)):
             await self._stack.enter_async_context(worker)
-        await ensure_sweep_schedule(self.client, self.settings)
+        await ensure_schedules(self.client, self.settings)
+        if self.settings.vector_url is None:
+            # The engine is in this process: all others, and clients in this one, search through it.
+            key = secrets.token_urlsafe(24)
+            address = await self._stack.enter_async_context(serve_vectors(self.parts.index.vectors, token=key))
+            self._vectors = {"vector_service_url": address, "vector_api_key": key}
 
         self.urls = {"web_ui": temporal.ui_url or "", "temporal_metrics": temporal.metrics_url}
         if self.settings.metrics_address is not None:
@@ -144,7 +159,7 @@ class LocalStack:
                 "temporal_address": temporal.address,
                 "temporal_namespace": temporal.namespace,
                 "urls": self.urls,
-                "settings": _shared_settings(self.settings),
+                "settings": {**_shared_settings(self.settings), **self._vectors},
             },
         )
         self._stack.callback(self.dev_file.unlink, missing_ok=True)
@@ -243,4 +258,7 @@ def _shared_settings(settings: Settings) -> dict[str, Any]:
         "bucket_prefix": settings.bucket_prefix,
         "language_model": settings.language_model,
         "feature_flag": flag if isinstance(flag, bool) else sorted(flag),
+        "embedder": settings.embedder,
+        "window_size": settings.window_size,
+        **{f"memory_{category.value}": on for category, on in settings.memory_flags.items()},
     }

@@ -1,4 +1,7 @@
-"""The Temporal Schedule of the sweeper. Overlapping passes are skipped; a changed period is applied to the existing schedule."""
+"""The Temporal Schedules of the sweeper and of the reconciliation.
+
+Overlapping passes are skipped; a changed period is applied to the existing schedule.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,9 @@ from temporalio.client import (
 from temporalio.service import RPCError
 
 from memory.model.errors import MemoryUnavailable
-from memory.model.names import SWEEP_SCHEDULE_ID, SWEEP_WORKFLOW, TASK_QUEUE
+from memory.model.names import RECONCILE_SCHEDULE_ID, RECONCILE_WORKFLOW, SWEEP_SCHEDULE_ID, SWEEP_WORKFLOW, TASK_QUEUE
 from memory.model.steps import SweepInput
+from memory.model.window_steps import ReconcileInput
 from memory.settings import Settings
 
 
@@ -40,15 +44,36 @@ def sweep_schedule(settings: Settings) -> Schedule:
     )
 
 
-async def ensure_sweep_schedule(client: Client, settings: Settings) -> bool:
-    """Create the schedule (true), or bring an existing one to these settings (false). Safe to repeat and to race.
+def reconcile_schedule(settings: Settings) -> Schedule:
+    return Schedule(
+        action=ScheduleActionStartWorkflow(
+            RECONCILE_WORKFLOW,
+            ReconcileInput(),
+            id=RECONCILE_SCHEDULE_ID,
+            task_queue=TASK_QUEUE,
+            execution_timeout=timedelta(hours=2),
+            static_summary="find and mend drift between rows and vectors",
+        ),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=settings.reconcile_every_s))]),
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(minutes=5)),
+    )
 
-    Raises MemoryUnavailable when the server cannot be reached or refuses.
+
+async def ensure_schedules(client: Client, settings: Settings) -> bool:
+    """Create the schedules of the sweeper and of the reconciliation, or bring existing ones to these settings.
+
+    Safe to repeat and to race. Returns whether one was created. Raises MemoryUnavailable when the server cannot be reached or
+    refuses.
     """
-    wanted = sweep_schedule(settings)
+    wanted = {SWEEP_SCHEDULE_ID: sweep_schedule(settings), RECONCILE_SCHEDULE_ID: reconcile_schedule(settings)}
+    created = [await _ensure(client, schedule_id, schedule) for schedule_id, schedule in wanted.items()]
+    return any(created)
+
+
+async def _ensure(client: Client, schedule_id: str, wanted: Schedule) -> bool:
     try:
         try:
-            await client.create_schedule(SWEEP_SCHEDULE_ID, wanted)
+            await client.create_schedule(schedule_id, wanted)
             return True
         except ScheduleAlreadyRunningError:
 
@@ -57,7 +82,7 @@ async def ensure_sweep_schedule(client: Client, settings: Settings) -> bool:
                 wanted.state = existing.description.schedule.state
                 return ScheduleUpdate(wanted)
 
-            await client.get_schedule_handle(SWEEP_SCHEDULE_ID).update(bring_up_to_date)
+            await client.get_schedule_handle(schedule_id).update(bring_up_to_date)
             return False
     except RPCError as error:
-        raise MemoryUnavailable(f"the sweep schedule cannot be set up: {error.status.name}") from None
+        raise MemoryUnavailable(f"the {schedule_id} schedule cannot be set up: {error.status.name}") from None

@@ -10,7 +10,8 @@ from typing import Final
 import structlog
 
 from memory.model.errors import AfterturnError
-from memory.model.lexical import document_terms, document_vector, query_terms, query_vector, term_id, term_ids
+from memory.model.lexical import document_terms, query_terms
+from memory.model.lexical_bm25 import document_weights, query_weights, score
 from memory.model.owner import Owner, View
 from memory.ports import (
     PAYLOAD_OWNER,
@@ -172,27 +173,39 @@ class Documents:
             return None
 
 
-async def lexical_query(terms: Terms, view: View, kind: str, text: str) -> SparseVector:
-    """The words of a query, weighted by how rare they are among what this user may see."""
-    wanted = query_terms(text)
-    statistics = await terms.statistics(
-        view.scope.tenant, [owner.key for owner in view.owners], kind, [term_id(term) for term in wanted]
-    )
-    return sparse(query_vector(wanted, documents=statistics.documents, frequencies=statistics.frequencies))
+async def lexical_query(terms: Terms, view: View, kind: str, text: str, more: Mapping[int, float] | None = None) -> SparseVector:
+    """The words of a query, weighted by how rare they are among what this user may see. ``more``: terms beside them."""
+    wanted = {**(more or {}), **query_terms(text)}
+    statistics = await terms.statistics(view.scope.tenant, [owner.key for owner in view.owners], kind, list(wanted))
+    return sparse(query_weights(wanted, documents=statistics.documents, frequencies=statistics.frequencies))
 
 
 def _mark(document: IndexDocument) -> IndexMark:
     if not document.live or not document.text.strip():
         return IndexMark(document.document_id, document.owner, document.revision, (), 0)
     terms = document_terms(document.text)
-    return IndexMark(document.document_id, document.owner, document.revision, term_ids(terms), max(1, round(sum(terms.values()))))
+    return IndexMark(
+        document.document_id, document.owner, document.revision, tuple(sorted(terms)), max(1, round(sum(terms.values())))
+    )
 
 
 def _point(kind: str, document: IndexDocument, dense: tuple[float, ...] | None) -> Point:
     return Point(
         point_id=point_id(document.owner, kind, document.document_id),
         owner=document.owner.path,
-        sparse=sparse(document_vector(document_terms(document.text), average_length=AVERAGE_LENGTH)),
+        sparse=sparse(document_weights(document_terms(document.text), usual_length=AVERAGE_LENGTH)),
         dense=dense,
         payload={**document.payload, PAYLOAD_ID: document.document_id, PAYLOAD_REVISION: document.revision},
     )
+
+
+def rank(query: str, texts: Sequence[str]) -> list[tuple[int, float]]:
+    """BM25 over a few texts in memory: (place, score) of those with a term in common, best first."""
+    bags = [document_terms(text) for text in texts]
+    frequencies: dict[int, int] = {}
+    for bag in bags:
+        for term in bag:
+            frequencies[term] = frequencies.get(term, 0) + 1
+    wanted = query_weights(query_terms(query), documents=len(bags), frequencies=frequencies)
+    scored = [(place, score(wanted, document_weights(bag, usual_length=AVERAGE_LENGTH))) for place, bag in enumerate(bags)]
+    return sorted((one for one in scored if one[1] > 0), key=lambda one: (-one[1], one[0]))

@@ -18,11 +18,12 @@ from memory.model.contact import Contact
 from memory.model.errors import AfterturnError, InvalidInput, StoreUnavailable
 from memory.model.event import MessageEvent
 from memory.model.ids import short_hash
-from memory.model.lexical import document_terms, document_vector, term_id
+from memory.model.lexical import Bag, add, document_terms, name_words
+from memory.model.lexical_bm25 import document_weights
+from memory.model.lexical_dates import date_terms, query_date_terms
 from memory.model.owner import Owner, View
 from memory.model.scope import Scope
 from memory.model.window import StoredEvent
-from memory.model.words import fold, tokens
 from memory.ports import CollectionSpec, ContactStore, Filter, Hit, Point, VectorQuery, WindowLedger
 from memory.retrieval.documents import Documents, collection_name, lexical_query, point_id, sparse
 
@@ -31,6 +32,8 @@ BEFORE: Final = (0.5, 0.3, 0.15)
 AFTER: Final = (0.3, 0.2, 0.1)
 """Weights of the neighbours' terms, nearest first."""
 REACH: Final = max(len(BEFORE), len(AFTER))
+USUAL_LENGTH: Final = 100.0
+"""Terms of an average message with its context."""
 LONG_TERMS: Final = 60.0
 """A longer message gives its neighbours proportionally less."""
 STRETCH: Final = timedelta(hours=6)
@@ -106,7 +109,7 @@ class EventIndex:
             own = [one for one in analysed if one.stored.seq >= first and one.is_message]
             frequencies: Counter[int] = Counter()
             for one in own:
-                frequencies.update({term_id(term) for term in one.terms})
+                frequencies.update(one.terms.keys())
             length = round(sum(sum(one.terms.values()) for one in own))
             moved = await self._ledger.advance_index(
                 scope, from_seq=first - 1, to_seq=last, document_frequencies=frequencies, length=length
@@ -184,7 +187,7 @@ class EventIndex:
             Point(
                 point_id=point_id(owner, KIND, str(analysed[place].stored.seq)),
                 owner=owner.path,
-                sparse=sparse(document_vector(_in_context(analysed, place))),
+                sparse=sparse(document_weights(_in_context(analysed, place), usual_length=USUAL_LENGTH)),
                 dense=(dense or {}).get(place),
                 payload=analysed[place].payload,
             )
@@ -229,7 +232,7 @@ class EventIndex:
             raise InvalidInput(f"neighbours must be 0 to {MAX_NEIGHBOURS}, not {neighbours}")
         await self._catch_up(scope)
         view = View(scope)
-        words = await lexical_query(self._documents.terms, view, KIND, query)
+        words = await lexical_query(self._documents.terms, view, KIND, query, query_date_terms(query))
         dense = await self._documents.embed_query(query)
         if not words.indices and dense is None:
             return []
@@ -301,8 +304,8 @@ class _Analysed:
     stored: StoredEvent
     speaker: str
     text: str
-    terms: Mapping[str, float]
-    context: Mapping[str, float]
+    terms: Mapping[int, float]
+    context: Mapping[int, float]
     payload: Mapping[str, Any]
 
     @property
@@ -318,12 +321,13 @@ class _Analysed:
         text = event.content or ""
         said = document_terms(f"{speaker} {text}")
         share = min(1.0, LONG_TERMS / max(1.0, sum(said.values())))
-        day = document_terms(event.timestamp.strftime("%d %B %Y").lstrip("0"))
+        terms = dict(said)
+        add(terms, date_terms(event.timestamp))
         return cls(
             stored,
             speaker,
             text,
-            Counter(said) + Counter(day),
+            terms,
             {term: count * share for term, count in said.items()},
             {
                 "seq": stored.seq,
@@ -335,9 +339,9 @@ class _Analysed:
         )
 
 
-def _in_context(analysed: Sequence[_Analysed], place: int) -> Mapping[str, float]:
+def _in_context(analysed: Sequence[_Analysed], place: int) -> Mapping[int, float]:
     """The terms of a message with those of its neighbours in the same stretch of conversation."""
-    terms: Counter[str] = Counter(analysed[place].terms)  # type: ignore[arg-type]
+    terms: Bag = dict(analysed[place].terms)
     for step, weights in ((-1, BEFORE), (1, AFTER)):
         at = analysed[place].stored.event.timestamp
         near = place
@@ -346,8 +350,7 @@ def _in_context(analysed: Sequence[_Analysed], place: int) -> Mapping[str, float
             if near < 0 or abs(analysed[near].stored.event.timestamp - at) > STRETCH:
                 break
             at = analysed[near].stored.event.timestamp
-            for term, count in analysed[near].context.items():
-                terms[term] += count * weight  # type: ignore[assignment]
+            add(terms, analysed[near].context, weight)
     return terms
 
 
@@ -362,7 +365,7 @@ def _next_message(analysed: Sequence[_Analysed], place: int, step: int) -> int:
 
 def _boosts(query: str, contacts: Sequence[Contact]) -> tuple[tuple[str, str, float], ...]:
     """Where the query names exactly one of the people: what that one said counts more."""
-    words = {fold(token).removesuffix("'s").removesuffix("’s") for token in tokens(query)}
+    words = name_words(query)
     named = [contact for contact in contacts if _name_words(contact) & words]
     if len(named) != 1:
         return ()
@@ -372,7 +375,7 @@ def _boosts(query: str, contacts: Sequence[Contact]) -> tuple[tuple[str, str, fl
 def _name_words(contact: Contact) -> set[str]:
     """A contact without a name is called by the sender ids that look like one."""
     named = [contact.first_name, contact.surname] if contact.name else [alias for alias in contact.aliases if alias.isalpha()]
-    return {fold(token) for part in named if part for token in tokens(part) if len(token) > 1}
+    return {word for part in named if part for word in name_words(part) if len(word) > 1}
 
 
 def _ids_of(contact: Contact) -> set[str]:

@@ -11,10 +11,9 @@ import structlog
 
 from memory.model.errors import AfterturnError, InvalidInput, StoreUnavailable
 from memory.model.fact import Fact, FactKind, FactStatus
-from memory.model.lexical import rank
 from memory.model.owner import View
 from memory.ports import FactStore, Filter
-from memory.retrieval.documents import Documents
+from memory.retrieval.documents import Documents, rank
 
 ACTIVE: Final = (FactStatus.ACTIVE,)
 MAX_LIMIT: Final = 200

@@ -308,7 +308,7 @@ async def _surroundings(
         with _steps(console) as step:
             stack = await LocalStack(folder, overrides=overrides, throw_away=True, progress=step).__aenter__()
         try:
-            async with open_client(stack.settings) as client:
+            async with open_client(stack.client_settings) as client:
                 yield _Surroundings(
                     settings=stack.settings,
                     client=client,
@@ -414,13 +414,13 @@ def migrate(
 
 
 async def _set_up_temporal(settings: Settings) -> dict[str, Any]:
-    from starter.schedules import ensure_sweep_schedule
+    from starter.schedules import ensure_schedules
     from starter.temporal import connect, ensure_search_attributes
 
     client = await connect(settings)
     return {
         "search_attributes_added": await ensure_search_attributes(client),
-        "schedule_created": await ensure_sweep_schedule(client, settings),
+        "schedule_created": await ensure_schedules(client, settings),
     }
 
 

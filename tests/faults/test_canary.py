@@ -38,7 +38,7 @@ from memory.settings import load_settings
 from memory.stores.objects.minio import MinioObjectStore
 from starter.engines import S3Server, TemporalServer
 from starter.logs import configure_logging, told
-from starter.schedules import ensure_sweep_schedule
+from starter.schedules import ensure_schedules
 from starter.views import ReceiptStatus
 from tests.support.client_process import TENANT, ClientProcess, client_process
 from tests.support.fleet import World, migrated_file, new_namespace, open_world, server_of, worker_command, world_settings
@@ -402,7 +402,7 @@ async def test_no_text_of_a_user_reaches_temporal_or_a_log_and_no_secret_reaches
         ):
             for space_id, space in SPACES.items():
                 await world.parts.directory.save_space(Scope.of(TENANT, "x").tenant, space_id, space)
-            await ensure_sweep_schedule(client, settings)
+            await ensure_schedules(client, settings)
             story = Story(world, caller, TwoFaced(model_stub))
             await story.tell()
             command_lines = [psutil.Process(process.pid).cmdline() for process in (worker.process, caller.process)]

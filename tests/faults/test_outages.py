@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,8 @@ from memory.model.scope import Scope
 from memory.model.turn import Turn
 from memory.settings import Settings, load_settings
 from starter import MemoryClient
-from starter.client import Parts
 from starter.engines import S3Server, TemporalServer
-from starter.schedules import ensure_sweep_schedule
+from starter.schedules import ensure_schedules
 from starter.temporal import connect
 from starter.views import LoadedMemory, LoadReason, Receipt, ReceiptStatus
 from tests.support.fleet import World, as_json, migrated_file, new_namespace, open_world, working, world_settings
@@ -140,7 +139,7 @@ async def meanwhile(place: Place, outage: Outage) -> None:
 async def afterwards(place: Place) -> None:
     """The client and the sweeper do it by themselves."""
     world = place.world
-    await ensure_sweep_schedule(world.client, world.settings)
+    await ensure_schedules(world.client, world.settings)
 
     async def all_done() -> bool:
         ledger = await world.ledger(USER)
@@ -332,7 +331,7 @@ async def test_turns_are_recorded_before_temporal_was_ever_seen_and_the_sweeper_
         async def first_use() -> Any:
             return await connect(settings, address=own_temporal_server.address, namespace=client.namespace, lazy=True)
 
-        parts = Parts(world.parts.directory, world.parts.log, world.parts.profiles, world.parts.models, first_use)
+        parts = replace(world.parts, temporal=first_use, close=())
         async with MemoryClient.from_parts(settings, parts) as memory:
             receipts = [await memory.after_answer(USER, turn(number)) for number in (1, 2, 3)]
             assert {receipt.started for receipt in receipts} == {False}
@@ -340,7 +339,7 @@ async def test_turns_are_recorded_before_temporal_was_ever_seen_and_the_sweeper_
         assert list(await world.ledger(USER)) == ["t1", "t2", "t3"]
         await own_temporal_server.restart()
         async with working(world, Pause(Point("nothing", "before"))):
-            await ensure_sweep_schedule(client, settings)
+            await ensure_schedules(client, settings)
 
             async def done() -> bool:
                 return {row.state for row in (await world.ledger(USER)).values()} == {"done"}

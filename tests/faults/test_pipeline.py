@@ -300,7 +300,16 @@ async def test_turns_recorded_while_nobody_could_be_told_are_started_by_the_swee
         user = s.user()
         turn = make_turn("My name is Ada Keller.")
         await s.parts.log.record_turn(user, turn, now=turn.occurred_at)
-        sweeper = SweepActivities(s.parts.log, s.parts.directory, s.parts.profiles, s.parts.waker)
+        sweeper = SweepActivities(
+            s.parts.log,
+            s.parts.directory,
+            s.parts.profiles,
+            s.parts.waker,
+            ledger=s.parts.ledger,
+            index=s.parts.index,
+            meter=s.parts.meter,
+            rules=s.parts.window_rules,
+        )
         report = await sweeper.sweep(SweepInput(grace_s=0))
         await s.settle(user)
         ledger = await s.ledger(user)

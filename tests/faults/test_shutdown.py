@@ -23,6 +23,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.model_steps import ModelActivities
 from memory.llm.factory import build_models
+from memory.metering import Meter
 from memory.llm.simulated_prompt import read_request
 from memory.model.scope import Scope
 from memory.model.steps import BatchInput, Plan, TurnRef, UserRef
@@ -30,6 +31,7 @@ from memory.model.turn import Outcome, StoredTurn, Turn
 from memory.profiles import Profiles
 from memory.settings import load_settings
 from memory.stores.objects.minio import MinioObjectStore
+from memory.stores.tables import build_tables
 from starter.engines import S3Server, TemporalServer
 from tests.support.fleet import World, migrated_file, new_namespace, open_world, worker_command, world_settings
 from tests.support.model_stub import ModelStub, StubReply, StubRequest, answer_with
@@ -224,7 +226,12 @@ async def test_a_blocking_store_call_does_not_starve_the_heartbeats(tmp_path: Pa
 
         log: Any = Ledger()
         steps = ModelActivities(
-            models, log, Profiles(store, bucket_prefix="test"), loss_guard_max_lost_fraction=0.5, loss_guard_min_bullets=2
+            models,
+            log,
+            Profiles(store, bucket_prefix="test"),
+            Meter(build_tables("sqlite://").usage, cap=0),
+            loss_guard_max_lost_fraction=0.5,
+            loss_guard_min_bullets=2,
         )
         beats = 0
         enough = asyncio.Event()

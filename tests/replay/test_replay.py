@@ -9,13 +9,14 @@ import pytest
 
 from starter.record_histories import SHAPES
 from starter.replay import lesson, replay_files
+from starter.scripted_windows import WINDOW_SHAPES
 from tests.replay.changed_order import ChangedOrder
 from workflows import SweepWorkflow
 
 HISTORIES = Path(__file__).parents[1] / "histories"
 
 
-@pytest.mark.parametrize("folder", ["post_answer", "sweep"])
+@pytest.mark.parametrize("folder", ["post_answer", "consolidate_events", "sweep", "reconcile"])
 async def test_every_recorded_history_replays(folder: str) -> None:
     report = await replay_files(HISTORIES / folder)
     assert report.failed == 0, lesson(report)
@@ -23,9 +24,10 @@ async def test_every_recorded_history_replays(folder: str) -> None:
 
 
 def test_every_shape_of_run_has_a_fixture() -> None:
-    recorded = {file.stem for file in (HISTORIES / "post_answer").glob("*.json")}
-    assert set(SHAPES) <= recorded
-    assert "continue-as-new.2" in recorded
+    for folder, shapes in (("post_answer", SHAPES), ("consolidate_events", WINDOW_SHAPES)):
+        recorded = {file.stem for file in (HISTORIES / folder).glob("*.json")}
+        assert set(shapes) <= recorded
+        assert "continue-as-new.2" in recorded
 
 
 async def test_a_changed_command_order_is_caught_and_the_message_teaches() -> None:

@@ -23,6 +23,7 @@ from memory.stores.migrations import migrate
 from memory.stores.objects.memory import MemoryObjectStore
 from memory.stores.tables import Tables, build_tables
 from starter.client import MemoryClient, Parts
+from starter.search import open_search, stores_of
 
 GUARD_S = 30.0
 """Far above every budget in these tests: what would wait for ever fails."""
@@ -86,6 +87,7 @@ class World:
         self.directory = Switched(tables.directory)
         self.temporal = FakeTemporal()
         self.clients: list[MemoryClient] = []
+        self.index = open_search(self.settings, tables)
 
     @property
     def real_log(self) -> EventLog:
@@ -101,6 +103,10 @@ class World:
             profiles=self.profiles,
             models=build_models(self.settings),
             temporal=connected,
+            ledger=self.tables.windows,
+            stores=stores_of(self.tables, self.index),
+            index=self.index,
+            usage=self.tables.usage,
         )
         settings = self.settings.model_copy(update=overrides)
         client = MemoryClient.from_parts(settings, parts, on_notice=on_notice)
@@ -140,7 +146,7 @@ async def make_world(tmp_path: Path) -> AsyncIterator[MakeWorld]:
     def make(**overrides: Any) -> World:
         # Budgets as wide as a busy machine needs them; tests of the budgets set their own.
         wide = {"load_budget_ms": 20_000, "after_answer_budget_ms": 20_000}
-        settings = load_settings({}, **{"data_dir": tmp_path, "feature_flag": True, **wide, **overrides})
+        settings = load_settings({}, **{"data_dir": tmp_path, "feature_flag": True, "embedder": "none", **wide, **overrides})
         migrate(settings.sqlalchemy_url)
         world = World(settings, build_tables(settings))
         made.append(world)

@@ -72,7 +72,9 @@ def s3_settings(s3_server: S3Server, tmp_path: Path) -> Callable[..., Settings]:
     prefix = unique_bucket_prefix()
 
     def build(**overrides: Any) -> Settings:
-        return load_settings({}, **{"data_dir": tmp_path / "data", "bucket_prefix": prefix, **s3_server.settings, **overrides})
+        return load_settings(
+            {}, **{"data_dir": tmp_path / "data", "bucket_prefix": prefix, "embedder": "none", **s3_server.settings, **overrides}
+        )
 
     return build
 

@@ -35,6 +35,7 @@ from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
 from starter import MemoryClient
 from starter.client import Parts
+from starter.search import open_search, stores_of
 from starter.temporal import connect, ensure_search_attributes
 from tests.support.crashing_worker import Job
 from tests.support.waiting import until
@@ -303,7 +304,19 @@ async def open_world(settings: Settings, client: Client) -> AsyncGenerator[World
         async def connected() -> Client:
             return client
 
-        parts = Parts(tables.directory, tables.log, Profiles(store, bucket_prefix=settings.bucket_prefix), models, connected)
+        index = open_search(settings, tables)
+        exits.push_async_callback(index.aclose)
+        parts = Parts(
+            tables.directory,
+            tables.log,
+            Profiles(store, bucket_prefix=settings.bucket_prefix),
+            models,
+            connected,
+            tables.windows,
+            stores_of(tables, index),
+            index,
+            tables.usage,
+        )
         memory = await exits.enter_async_context(MemoryClient.from_parts(settings, parts))
         yield World(settings, client, parts, memory)
 
@@ -325,6 +338,7 @@ def world_settings(folder: Path, template: Path, engine: Mapping[str, Any], **ov
         "feature_flag": True,
         "load_budget_ms": 20_000,
         "after_answer_budget_ms": 20_000,
+        "embedder": "none",
         **engine,
         **overrides,
     }

@@ -105,7 +105,17 @@ def stack(temporal_client: Client, s3_settings: Callable[..., Settings]) -> Star
             async def connected() -> Client:
                 return temporal_client
 
-            client_parts = Parts(built.directory, built.log, built.profiles, built.models, connected)
+            client_parts = Parts(
+                built.directory,
+                built.log,
+                built.profiles,
+                built.models,
+                connected,
+                built.ledger,
+                built.stores,
+                built.index,
+                built.usage,
+            )
             memory = await exits.enter_async_context(MemoryClient.from_parts(settings, client_parts))
             yield Stack(settings, temporal_client, built, memory)
 

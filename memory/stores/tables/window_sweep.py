@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, case, delete, exists, func, literal_column, or_, select, tuple_, update
+from sqlalchemy import Connection, and_, bindparam, case, delete, exists, func, literal, literal_column, or_, select, tuple_, update
 
 from memory.model.scope import Scope
 from memory.model.window import WindowKind, WindowTrigger
@@ -213,3 +213,15 @@ def _expire_chunks(connection: Connection, tenant: str, before: datetime, limit:
             connection.execute(delete(table).where(of_user(table), table.c.window_id == window_id), binds)
         cleared = update(WINDOWS).where(of_user(WINDOWS), WINDOWS.c.window_id == window_id).values(guidance=None)
         connection.execute(cleared, binds)
+
+
+# ------------------------------------------------------------------------------------------------------------------ users
+
+
+def users(connection: Connection, after: Scope | None, limit: int, *, indexed: bool) -> Sequence[Scope]:
+    """Users with events, by tenant and user; ``indexed``: with some that count as indexed."""
+    statement = select(_C.tenant, _C.user_id).where((_C.indexed_seq if indexed else _C.last_seq) > 0)
+    if after is not None:
+        statement = statement.where(tuple_(_C.tenant, _C.user_id) > tuple_(literal(after.tenant), literal(after.user)))
+    statement = statement.order_by(_C.tenant, _C.user_id).limit(limit)
+    return [Scope(row.tenant, row.user_id) for row in connection.execute(statement)]

@@ -317,6 +317,12 @@ class SqlWindows(WindowLedger):
     async def reset_index(self, scope: Scope | None = None) -> int:
         return await self._database.write(lambda c: window_index.reset(c, scope))
 
+    async def users(self, *, after: Scope | None = None, limit: int = 500) -> Sequence[Scope]:
+        return await self._database.read(lambda c: window_sweep.users(c, after, checked(limit), indexed=False))
+
+    async def indexed_users(self, *, after: Scope | None = None, limit: int = 500) -> Sequence[Scope]:
+        return await self._database.read(lambda c: window_sweep.users(c, after, checked(limit), indexed=True))
+
     async def unindexed(self, *, embedded: bool, limit: int) -> Sequence[Scope]:
         most = checked(limit)
         return await self._database.read(lambda c: window_index.unindexed(c, embedded=embedded, limit=most))
