@@ -209,7 +209,7 @@ class Recorder:
             self.lost_events += len(piece.events)
         else:
             self.lost_turns += 1
-        _log.error("%s of %s/%s: lost: %s", piece.name, scope.tenant, scope.user, why)
+        _log.error("%s of %s/%s is lost: %s", piece.name, scope.tenant, scope.user, why)
         return piece.receipt(ReceiptStatus.LOST, reason=why)
 
     async def _record_spooled(self, entry: SpoolEntry) -> str:

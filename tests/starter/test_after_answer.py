@@ -18,6 +18,7 @@ from memory.model.turn import MAX_MESSAGE_BYTES, Outcome, Turn
 from memory.ports import TurnResult
 from starter import recording
 from starter.client import MemoryClient
+from starter.pieces import TurnPiece
 from starter.spool import decode_entry
 from starter.views import ReceiptStatus
 from tests.starter.conftest import GUARD_S, MakeWorld, World
@@ -248,7 +249,9 @@ class TestSpool:
         await world.client().after_answer(ANN, turn(user_text="my password is hunter2secret!"))
         (line,) = world.settings.spool_file.read_bytes().splitlines()
         assert b"hunter2secret" not in line
-        assert "[redacted:" in (decode_entry(line).turn.user_text or "")
+        piece = decode_entry(line).piece
+        assert isinstance(piece, TurnPiece)
+        assert "[redacted:" in (piece.turn.user_text or "")
 
     async def test_who_opted_out_meanwhile_is_not_recorded(self, world: World) -> None:
         client = world.client()

@@ -221,6 +221,13 @@ def test_prompt_files_ship_with_the_package() -> None:
     assert {path.stem for path in folder.glob("*.md")} == {
         "condense",
         "edits",
+        "extract",
+        "extract_bios",
+        "extract_contacts",
+        "extract_knowledge",
+        "extract_response_policies",
+        "extract_rolling_summaries",
+        "extract_tasks",
         "gate",
         "loss",
         "memory_section",
