@@ -113,6 +113,7 @@ class Records:
         return self._connection.execute(taken.returning(RECORD_OWNERS), execution_options=self._options).one()
 
     def _mine(self, table: Table) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+        _check_is_ours(table)
         return (
             table.c.tenant == bindparam(_TENANT, self._reach.tenant),
             table.c.owner_key.in_(bindparam(_OWNERS, self._reach.owners, expanding=True)),
@@ -155,9 +156,13 @@ def _only_table(statement: Query) -> Table:
     return table
 
 
-def _check_table(table: Table, statement: ClauseElement) -> None:
+def _check_is_ours(table: Table) -> None:
     if table not in RECORD_TABLES:
         raise Unscoped(f"{table.name} is not a table of the records")
+
+
+def _check_table(table: Table, statement: ClauseElement) -> None:
+    _check_is_ours(table)
     for part in visitors.iterate(statement):
         if part is statement:
             continue
@@ -169,8 +174,7 @@ def _check_table(table: Table, statement: ClauseElement) -> None:
 
 
 def _check_values(table: Table, *rows: Mapping[str, Any]) -> None:
-    if table not in RECORD_TABLES:
-        raise Unscoped(f"{table.name} is not a table of the records")
+    _check_is_ours(table)
     if any(name in row for row in rows for name in _COLUMNS):
         raise Unscoped(f"a row of {table.name} gets its owner from the scope, and keeps it")
 

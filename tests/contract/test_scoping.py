@@ -1,0 +1,328 @@
+"""Row-level scoping: no statement on the records without a tenant and its owners, and nobody reaches another's rows."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, delete, exists, func, insert, literal_column, select, text, tuple_, union, update
+
+from memory.model.errors import InvalidInput, NotPermitted
+from memory.model.fact import FactStatus
+from memory.model.library import FunctionRecord, Guidance
+from memory.model.owner import Owner, View
+from memory.model.scope import Scope
+from memory.model.task import TaskStatus
+from memory.ports import ConfirmFact, CreateContact, EndFact, IndexMark, MergeContacts, UpdateContact, UpdateTask
+from memory.stores.tables import Tables, build_tables
+from memory.stores.tables.rows import TURNS
+from memory.stores.tables.rows_records import CONTACTS, FACTS, RECORD_OWNERS, RECORD_TABLES, TASKS
+from memory.stores.tables.scoping import EveryOwner, Records, Unscoped, guard
+from tests.support.records import ANN, ANNS, BOB, BOBS, NOW, OTHER_ANN, SALES, a_fact, add, create_task, said, see
+
+STORES = Path(__file__).parents[2] / "memory/stores/tables"
+KNOWS_SCOPING = {"facts", "contacts", "contact_writer", "tasks", "library", "provenance", "effects", "indexing"}
+
+
+@pytest.fixture
+async def tables(sql_url: str) -> AsyncIterator[Tables]:
+    made = build_tables(sql_url)
+    yield made
+    await made.aclose()
+
+
+BARE: dict[str, Any] = {
+    "select": select(FACTS),
+    "one column": select(FACTS.c.fact_id).where(FACTS.c.tenant == "acme", FACTS.c.owner_key == "u/ann"),
+    "count": select(func.count()).select_from(TASKS),
+    "exists": select(exists().where(CONTACTS.c.contact_id == 0)),
+    "alias": select(FACTS.alias("other").c.fact_id),
+    "common table expression": select(select(FACTS.c.fact_id).cte("found")),
+    "subquery of another table": select(TURNS.c.tenant).where(TURNS.c.tenant.in_(select(FACTS.c.tenant))),
+    "union": union(select(FACTS.c.fact_id), select(TASKS.c.task_id)),
+    "insert": insert(RECORD_OWNERS).values(tenant="acme", owner_key="u/ann", last_contact_id=1, last_change=0),
+    "insert from select": insert(TURNS).from_select(["tenant"], select(FACTS.c.tenant)),
+    "update": update(FACTS).values(status="invalidated"),
+    "delete": delete(FACTS).where(FACTS.c.tenant == "acme"),
+    "text": text("SELECT * FROM facts"),
+    "text in capitals": text("DELETE FROM Contacts"),
+    "columns as text": select(literal_column("statement FROM facts")),
+    "table as text": select(text("*")).select_from(text("tasks")),
+}
+
+
+class TestNoWayRound:
+    @pytest.mark.parametrize("name", BARE)
+    async def test_a_statement_without_a_scope_is_not_run(self, tables: Tables, name: str) -> None:
+        await tables.facts.apply(ANNS, [add()], now=NOW)
+        for run in (tables.database.read, tables.database.write):
+            with pytest.raises(NotPermitted, match="records"):
+                await run(lambda c: c.execute(BARE[name]).all())
+        assert set(await tables.facts.get(see(ANN), ["f1"])) == {"f1"}
+
+    async def test_nor_as_plain_sql_of_the_driver(self, tables: Tables) -> None:
+        await tables.facts.apply(ANNS, [add()], now=NOW)
+        for sql in ("DELETE FROM facts", 'UPDATE "facts" SET tenant = tenant', "SELECT 1 FROM facts"):
+            with pytest.raises(NotPermitted):
+                await tables.database.write(lambda c, sql=sql: c.exec_driver_sql(sql))
+        assert len(await tables.facts.list(see(ANN))) == 1
+
+    async def test_other_tables_are_not_concerned(self, tables: Tables) -> None:
+        assert await tables.database.read(lambda c: c.execute(select(TURNS)).all()) == []
+        assert await tables.database.read(lambda c: c.exec_driver_sql("SELECT 1").scalar()) == 1
+
+    async def test_the_mark_alone_is_not_enough(self, tables: Tables) -> None:
+        """A statement that carries the scope and has lost the condition is refused too."""
+        marks: list[Any] = []
+
+        def work(connection: Connection) -> None:
+            records = Records(connection, ANNS)
+            marks.append(records._options)
+            connection.execute(select(FACTS), execution_options=marks[0])
+
+        with pytest.raises(Unscoped, match="lost its tenant or its owners"):
+            await tables.database.read(work)
+        forged = insert(RECORD_OWNERS).values(tenant="acme", owner_key="u/bob", last_contact_id=1, last_change=0)
+        with pytest.raises(Unscoped, match="lost its tenant or its owners"):
+            await tables.database.write(lambda c: c.execute(forged, execution_options=marks[0]))
+
+    @pytest.mark.parametrize(
+        "ask",
+        [
+            lambda r: r.rows(select(FACTS, TASKS)),
+            lambda r: r.rows(select(FACTS).join(TASKS, TASKS.c.task_id == FACTS.c.fact_id)),
+            lambda r: r.rows(select(FACTS).where(FACTS.c.fact_id.in_(select(TASKS.c.task_id)))),
+            lambda r: r.rows(select(FACTS).where(FACTS.c.fact_id == TASKS.c.task_id)),
+            lambda r: r.rows(select(FACTS.alias("other"))),
+            lambda r: r.rows(select(FACTS).where(text("1 = 1 OR 1 = 1"))),
+            lambda r: r.rows(select(FACTS).where(literal_column("1 = 1 OR 1"))),
+            lambda r: r.rows(union(select(FACTS), select(FACTS))),
+            lambda r: r.rows(text("SELECT * FROM facts")),
+            lambda r: r.rows(select(TURNS)),
+            lambda r: r.update(FACTS, TASKS.c.task_id == FACTS.c.fact_id, values={"status": "active"}),
+            lambda r: r.update(FACTS, values={"statement": select(TASKS.c.name).scalar_subquery()}),
+            lambda r: r.update(FACTS, values={"tenant": "globex"}),
+            lambda r: r.update(FACTS, values={"owner_key": "u/bob"}),
+            lambda r: r.insert(RECORD_OWNERS, [{"owner_key": "u/bob", "last_contact_id": 1, "last_change": 0}]),
+            lambda r: r.delete(FACTS, exists().where(TASKS.c.task_id == "t1")),
+            lambda r: r.delete(TURNS),
+        ],
+    )
+    async def test_a_statement_that_cannot_be_narrowed_is_not_built(self, tables: Tables, ask: Callable[[Records], Any]) -> None:
+        with pytest.raises(Unscoped):
+            await tables.database.write(lambda c: ask(Records(c, ANNS)))
+
+    async def test_a_view_is_for_reading(self, tables: Tables) -> None:
+        view = see(ANN, "sales")
+        for write in (
+            lambda r: r.insert(RECORD_OWNERS, []),
+            lambda r: r.update(FACTS, values={"status": "active"}),
+            lambda r: r.delete(FACTS),
+            lambda r: r.lock(),
+        ):
+            with pytest.raises(Unscoped, match="as one Owner"):
+                await tables.database.write(lambda c, write=write: write(Records(c, view)))
+
+    @pytest.mark.parametrize("whose", [None, "u/ann", ("acme", "ann"), ANN])
+    async def test_nothing_else_is_a_scope(self, tables: Tables, whose: Any) -> None:
+        with pytest.raises(Unscoped):
+            await tables.database.read(lambda c: Records(c, whose))
+
+    async def test_reading_over_all_owners_is_only_reading(self, tables: Tables) -> None:
+        await tables.facts.apply(ANNS, [add()], now=NOW)
+        await tables.facts.apply(BOBS, [add(owner=BOBS)], now=NOW)
+        rows = await tables.database.read(lambda c: EveryOwner(c).rows(select(FACTS.c.owner_key)))
+        assert sorted(row.owner_key for row in rows) == ["u/ann", "u/bob"]
+        for statement in (delete(FACTS), update(FACTS).values(status="active")):
+            with pytest.raises(Unscoped):
+                await tables.database.write(lambda c, statement=statement: EveryOwner(c).rows(statement))
+
+    async def test_the_guard_is_on_every_store_and_only_once(self, tables: Tables) -> None:
+        guard(tables.engine)
+        for run in (tables.engine.connect, tables.engine.execution_options(isolation_level="SERIALIZABLE").connect):
+            with run() as connection, pytest.raises(Unscoped):
+                connection.execute(select(FACTS))
+
+
+def test_every_row_has_an_owner_first() -> None:
+    for table in RECORD_TABLES:
+        assert [column.name for column in table.primary_key][:2] == ["tenant", "owner_key"], table.name
+        for index in table.indexes:
+            assert [column.name for column in index.columns][:2] == ["tenant", "owner_key"], index.name
+        assert not table.foreign_keys, table.name
+
+
+def test_only_the_scope_runs_statements_on_records() -> None:
+    """The stores hold no bare connection to run something on, and the tables are named nowhere else."""
+    for file in sorted(STORES.glob("*.py")):
+        tree = ast.parse(file.read_text("utf-8"))
+        imported = {node.module: {a.name for a in node.names} for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        names_tables = "memory.stores.tables.rows_records" in imported
+        assert names_tables == (file.stem in KNOWS_SCOPING | {"scoping"}) or file.stem in {"effects", "rows_records"}, file.stem
+        if file.stem not in KNOWS_SCOPING:
+            continue
+        called = {node.func.attr for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)}
+        assert not called & {"execute", "exec_driver_sql", "scalar", "scalars", "connect", "begin", "raw_connection"}, file.stem
+        assert "EveryOwner" not in imported.get("memory.stores.tables.scoping", set()) or file.stem == "indexing"
+
+
+# --------------------------------------------------------------------------------------------------- what a user would see
+
+STRANGERS = [BOBS, Owner.user(OTHER_ANN), Owner.team("acme", "ann"), Owner.team("globex", "sales")]
+
+
+class TestFactsOfOthers:
+    @pytest.mark.parametrize("stranger", STRANGERS, ids=lambda owner: owner.path)
+    async def test_cannot_be_confirmed_superseded_ended_or_deleted(self, tables: Tables, stranger: Owner) -> None:
+        mine = [add("f1", sources=(said("I live in Berlin"),)), add("f2", statement="Ann likes tea.")]
+        await tables.facts.apply(ANNS, mine, now=NOW)
+        before = await tables.facts.get(see(ANN), ["f1", "f2"], sources=True)
+
+        results = await tables.facts.apply(
+            stranger,
+            [
+                ConfirmFact("c", "f1", (said("a planted quote", "e9"),)),
+                EndFact("x", "f2"),
+                add("f3", "key of f1", owner=stranger, supersedes=("f1", "f2"), statement="Ann lives in Bonn."),
+                add("f1", "another key", owner=stranger, statement="Ann lives on the moon."),
+            ],
+            now=NOW,
+        )
+        assert [(r.did, r.superseded) for r in results] == [("nothing", ()), ("nothing", ()), ("added", ()), ("added", ())]
+        assert await tables.facts.delete(stranger, ["f1", "f2"], now=NOW) == 1  # the stranger's own f1
+
+        assert await tables.facts.get(see(ANN), ["f1", "f2", "f3"], sources=True) == before
+        assert {fact.fact_id for fact in await tables.facts.list(see(ANN))} == {"f1", "f2"}
+
+    async def test_cannot_be_read(self, tables: Tables) -> None:
+        await tables.facts.apply(ANNS, [add("f1"), add("f2", supersedes=("f1",))], now=NOW)
+        for scope in (BOB, OTHER_ANN):
+            view = see(scope, "sales", "ann")
+            assert await tables.facts.get(view, ["f1", "f2"], sources=True) == {}
+            assert await tables.facts.list(view, statuses=tuple(FactStatus)) == []
+            assert await tables.facts.list(view, as_of=NOW) == []
+            assert await tables.facts.history(view, "f1") == []
+            assert await tables.facts.by_key(Owner.user(scope), ["key of f2"]) == {}
+            with pytest.raises(InvalidInput):  # an id is no way to learn that somebody has it
+                await tables.facts.list(view, after="f1")
+
+    async def test_of_a_team_are_seen_by_its_members_only(self, tables: Tables) -> None:
+        await tables.facts.apply(SALES, [add("s1", owner=SALES, statement="Discounts need a signature.")], now=NOW)
+        assert [f.fact_id for f in await tables.facts.list(see(ANN, "sales"))] == ["s1"]
+        for view in (see(ANN), see(ANN, "support"), see(OTHER_ANN, "sales")):
+            assert await tables.facts.list(view) == []
+            assert await tables.facts.history(view, "s1") == []
+        with pytest.raises(InvalidInput):
+            View(ANN, (Owner.team("globex", "sales"),))
+
+    async def test_that_say_they_belong_to_somebody_else_are_refused(self, tables: Tables) -> None:
+        with pytest.raises(InvalidInput, match="the owner that it names"):
+            await tables.facts.apply(ANNS, [add("f1", owner=BOBS)], now=NOW)
+
+    async def test_effects_of_others_are_not_taken_for_ones_own(self, tables: Tables) -> None:
+        for owner in (ANNS, BOBS, SALES, Owner.user(OTHER_ANN)):
+            [result] = await tables.facts.apply(owner, [add("f1", owner=owner, effect="the same")], now=NOW)
+            assert (result.did, result.repeated) == ("added", False)
+
+    async def test_forgetting_one_user_leaves_the_others(self, tables: Tables) -> None:
+        owners = [ANNS, BOBS, SALES, Owner.user(OTHER_ANN)]
+        for owner in owners:
+            await tables.facts.apply(owner, [add("f1", owner=owner, sources=(said("a quote"),))], now=NOW)
+        assert await tables.facts.delete(ANNS, ["f1"], now=NOW) == 1
+        await tables.facts.mark_indexed([IndexMark("f1", ANNS, 2, (), 0)])
+        assert await tables.facts.list(see(ANN)) == []
+        for view in (see(BOB), see(ANN, "sales"), see(OTHER_ANN)):
+            [fact] = await tables.facts.list(view, sources=True)
+            assert [source.quote for source in fact.sources] == ["a quote"]
+
+    async def test_marks_of_the_index_reach_one_owner(self, tables: Tables) -> None:
+        for owner in (ANNS, BOBS):
+            await tables.facts.apply(owner, [add("f1", owner=owner)], now=NOW)
+        assert await tables.facts.mark_indexed([IndexMark("f1", ANNS, 1, (7, 8), 2)]) == 1
+        assert [d.owner for d in await tables.facts.pending()] == [BOBS]
+        assert (await tables.terms.statistics("acme", ["u/bob"], "facts", [7])).documents == 0
+
+
+class TestContactsTasksAndLibraryOfOthers:
+    async def test_contacts(self, tables: Tables) -> None:
+        created = CreateContact("c", {"first_name": "Bo", "email_address": "bo@example.com"}, ("bo-1",))
+        for scope in (ANN, BOB, OTHER_ANN):
+            [result] = await tables.contacts.apply(scope, [created], origin="manual", now=NOW)
+            assert (result.contact_id, result.did) == (2, "created")
+        before = await tables.contacts.list(ANN)
+        changes = [
+            UpdateContact("u", 2, {"first_name": "Mallory", "bio": "was here"}),
+            UpdateContact("s", 1, {"bio": "was here"}),
+            MergeContacts("m", 1, 2),
+        ]
+        for scope in (BOB, OTHER_ANN):
+            await tables.contacts.apply(scope, changes, origin="manual", now=NOW)
+        assert await tables.contacts.list(ANN) == before
+        assert {change.field for change in await tables.contacts.history(ANN, 2)} == {"first_name", "email_address"}
+        assert await tables.contacts.history(ANN, 1) == []
+        assert (await tables.contacts.by_alias(ANN, ["bo-1"]))["bo-1"].first_name == "Bo"
+
+    async def test_tasks(self, tables: Tables) -> None:
+        await tables.tasks.apply(ANN, [create_task(sources=(said("call"),))], now=NOW)
+        before = await tables.tasks.list(ANN, sources=True)
+        for scope in (BOB, OTHER_ANN):
+            update_it = UpdateTask("u", "t1", {"status": TaskStatus.CANCELLED}, (said("no", "e9"),))
+            [result] = await tables.tasks.apply(scope, [update_it], now=NOW)
+            assert result.did == "nothing"
+            [own] = await tables.tasks.apply(scope, [create_task("t1", "key of t1", name="Other")], now=NOW)
+            assert own.did == "created"
+            assert [task.name for task in await tables.tasks.list(scope)] == ["Other"]
+        assert await tables.tasks.list(ANN, sources=True) == before
+
+    @pytest.mark.parametrize("stranger", STRANGERS, ids=lambda owner: owner.path)
+    async def test_guidance_and_functions(self, tables: Tables, stranger: Owner) -> None:
+        def guidance(owner: Owner, content: str) -> Guidance:
+            return Guidance(guidance_id="g", owner=owner.key, title="Refunds", content=content, created_at=NOW, updated_at=NOW)
+
+        def function(owner: Owner, source: str) -> FunctionRecord:
+            return FunctionRecord(function_id="f", owner=owner.key, name="refund", source=source, created_at=NOW, updated_at=NOW)
+
+        await tables.guidance.add(ANNS, [guidance(ANNS, "Ask first.")], now=NOW)
+        await tables.functions.add(ANNS, [function(ANNS, "pass")], now=NOW)
+        await tables.guidance.add(stranger, [guidance(stranger, "Never ask.")], now=NOW)
+        await tables.functions.add(stranger, [function(stranger, "boom()")], now=NOW)
+        assert await tables.guidance.delete(stranger, ["g"], now=NOW) == 1
+        assert await tables.functions.delete(stranger, ["f"], now=NOW) == 1
+        assert [g.content for g in await tables.guidance.list(see(ANN))] == ["Ask first."]
+        assert [f.source for f in await tables.functions.list(see(ANN))] == ["pass"]
+        planted = BOBS if stranger != BOBS else ANNS
+        with pytest.raises(InvalidInput, match="the owner that it names"):
+            await tables.guidance.add(stranger, [guidance(planted, "planted")], now=NOW)
+        with pytest.raises(InvalidInput, match="the owner that it names"):
+            await tables.functions.add(stranger, [function(planted, "planted()")], now=NOW)
+
+    async def test_fifty_users_at_once_on_one_store(self, tables: Tables) -> None:
+        scopes = [Scope.of("acme", f"user {number}") for number in range(50)]
+
+        async def live(scope: Scope) -> None:
+            owner = Owner.user(scope)
+            statement = f"The secret of {scope.user_id}."
+            await tables.facts.apply(owner, [add("f1", owner=owner, statement=statement)], now=NOW)
+            person = CreateContact("c", {"first_name": "Bo", "bio": statement}, ("bo-1",))
+            await tables.contacts.apply(scope, [person], origin="manual", now=NOW)
+            await tables.tasks.apply(scope, [create_task(name=statement)], now=NOW)
+
+        await asyncio.gather(*(live(scope) for scope in scopes))
+        for scope in scopes:
+            statement = f"The secret of {scope.user_id}."
+            assert [fact.statement for fact in await tables.facts.list(see(scope))] == [statement]
+            assert (await tables.contacts.by_alias(scope, ["bo-1"]))["bo-1"].bio == statement
+            assert [task.name for task in await tables.tasks.list(scope)] == [statement]
+
+
+async def test_a_tuple_comparison_goes_through(tables: Tables) -> None:
+    """What the pages of lists are made with."""
+    await tables.facts.apply(ANNS, [add("f1"), add("f2")], now=NOW)
+    wanted = select(FACTS.c.fact_id).where(tuple_(FACTS.c.created_at, FACTS.c.fact_id) < tuple_(NOW, "f2"))
+    rows = await tables.database.read(lambda c: Records(c, ANNS).rows(wanted))
+    assert [row.fact_id for row in rows] == ["f1"]
+    assert a_fact().owner == ANNS.key
