@@ -11,7 +11,7 @@ from typing import Any, Literal
 from memory.llm.simulated_chinese import CHINESE
 from memory.llm.simulated_english import ENGLISH
 from memory.llm.simulated_extraction_people import NAME, People, Person
-from memory.llm.simulated_extraction_prompt import Brief, Said, said
+from memory.llm.simulated_extraction_prompt import Brief, Said
 from memory.llm.simulated_german import GERMAN
 from memory.llm.simulated_text import is_attributed, sameness
 
@@ -126,7 +126,7 @@ def bios(brief: Brief, people: People) -> Iterator[dict[str, Any]]:
 
 def _traits(brief: Brief, people: People) -> Iterator[Trait]:
     last: dict[int, Person] = {}
-    for heard in said(brief):
+    for heard in brief.said:
         if heard.language not in _PATTERNS or heard.question:
             continue
         sender = people.of(heard)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from memory.llm.simulated_extraction_dates import valid_from, valid_until
 from memory.llm.simulated_extraction_policies import is_directive
-from memory.llm.simulated_extraction_prompt import Brief, KnownFact, Said, known_names, said
+from memory.llm.simulated_extraction_prompt import Brief, KnownFact, Said, known_names
 from memory.llm.simulated_extraction_shield import handled
 from memory.llm.simulated_extraction_tasks import DONE
 from memory.llm.simulated_text import likeness, sameness, words
@@ -29,7 +29,7 @@ _DEFINED = re.compile(
 _SUBJECT: Final = r"(?P<s>(?:(?:the|our|all|every|each|any|no|an?|new|der|die|das|unsere?|alle|jede[rs]?|keine?|neue|ein|eine)\s+)?(?-i:[\w\d])[\w'&./-]*(?:\s+(?!is\b|are\b|was\b|has\b|ist\b|sind\b|muss\b|müssen\b|needs?\b|must\b)[\w\d€$%'&.,/-]+){0,8}?)"
 _CLASSES: Final[tuple[tuple[str, str, str], ...]] = (
     # attribute, kind, verb of the sentence (English and German)
-    ("when", "decision", r"(?:moves?|moved|has (?:been )?moved|was moved|is moved|is (?:being )?(?:postponed|delayed|rescheduled|pushed)|was (?:postponed|delayed|rescheduled)|has been (?:postponed|delayed|rescheduled)|shifts?|verschiebt sich|wurde (?:auf \S+ ?\S* ?\S* )?(?:verschoben|verlegt|vorgezogen)|wird (?:auf \S+ ?\S* ?\S* )?(?:verschoben|verlegt)|ist (?:auf \S+ ?\S* ?\S* )?(?:verschoben|verlegt))"),
+    ("when", "decision", r"(?:moves?|moved|has (?:been )?moved|was moved|is moved|is (?:being )?(?:postponed|delayed|rescheduled|pushed)|was (?:postponed|delayed|rescheduled)|has been (?:postponed|delayed|rescheduled)|shifts?|verschiebt sich|wurde (?:auf \S+ ?\S* ?\S* )?(?:verschoben|verlegt|vorgezogen)|(?:wird|wurde|ist)(?=\s(?:\S+\s)?(?:auf|von|um)\s[^.!?]{2,60}\b(?:verschoben|verlegt|vorgezogen)\b|\s[^!?]{2,60}\b(?:verschoben|verlegt|vorgezogen)\b))"),
     ("when", "fact", r"(?:is due|are due|ships|goes live|launches|starts|begins|ends|expires|closes|opens|is (?:planned|scheduled|set) for|is on|is now on|takes place|startet|beginnt|endet|geht (?:am \S+ ?\S* )?live|erscheint|findet|ist fällig|läuft|schließt|öffnet|ist am|ist jetzt am|fällt auf|gilt)"),
     ("owner", "fact", r"(?:is (?:now )?(?:led|owned|run|managed|handled|headed) by|are (?:now )?(?:led|owned|run|managed|handled) by|(?:now )?(?:belongs|reports) to|wird (?:jetzt |nun )?(?:geleitet |betreut )?von|gehört (?:jetzt )?|liegt (?:jetzt )?bei)"),
     ("need", "policy", r"(?:needs?|requires?|must|may only|may not|can only|cannot|are not allowed|is not allowed|has to|have to|shall|is mandatory|are mandatory|is forbidden|are forbidden|is prohibited|braucht|brauchen|benötigt|benötigen|erfordern?|muss|müssen|darf|dürfen|ist Pflicht|sind Pflicht|ist verboten|sind verboten)"),
@@ -48,7 +48,7 @@ _LEADS = re.compile(
 )
 _ZH_CLAIMS: Final[tuple[tuple[str, str, re.Pattern[str]], ...]] = (
     ("when", "decision", re.compile(r"^(?P<s>[^，。我你他她]{2,20}?)(?:现在|已经)?(?:改到|推迟到|提前到|延期到|改为)(?P<o>[^，。]{2,30})")),
-    ("when", "fact", re.compile(r"^(?P<s>[^，。我你他她]{2,20}?)(?:定于|将于|将在|在)(?P<o>[^，。]{2,20})(?:发布|上线|开始|结束|举行|截止)")),
+    ("when", "fact", re.compile(r"^(?P<s>[^，。我你他她]{2,20}?)(?:(?:定于|定在|是在)(?P<o>[^，。]{2,20})|(?:将于|将在|在)(?P<o2>[^，。]{2,20})(?:发布|上线|开始|结束|举行|截止))")),
     ("owner", "fact", re.compile(r"^(?P<s>[^，。我你他她]{2,20}?)(?:现在)?由(?P<o>[^，。]{2,8})(?:负责|领导|管理)")),
     ("need", "policy", re.compile(r"^(?P<s>[^，。我你他她请]{2,24}?)(?:必须|需要|不得|不能|不可以|禁止|只能)(?P<o>[^，。]{2,40})")),
     ("is", "fact", re.compile(r"^(?P<s>[^，。我你他她这那]{2,20}?)(?:现在)?(?:是|为)(?P<o>[^，。]{2,40})")),
@@ -90,7 +90,14 @@ _KIND_WORDS = (
     ("constraint", re.compile(r"\b(?:deadline|limit|budget|maximum|at most|no more than|minimum|limited to|capped|cut-?off|frist|obergrenze|höchstens|maximal|budget)\b|截止|预算|上限|最多", re.IGNORECASE)),
     ("preference", re.compile(r"\b(?:prefers?|would rather|bevorzug\w+|lieber)\b|更喜欢|偏好", re.IGNORECASE)),
 )  # fmt: skip
+_CORRECTED_LIKENESS = 0.5
+_SUBJECT_SHARE = 0.6
+_SAME = 0.9
 _ARTICLE = re.compile(r"^(?:the|our|all|every|each|any|an?|der|die|das|den|dem|unsere?|alle|jede[rs]?|eine?)\s+", re.IGNORECASE)
+_FULL_NAME = re.compile(r"[A-ZÄÖÜ][a-zäöüß]+ [A-ZÄÖÜ][a-zäöüß]+")
+_DATED = re.compile(r"\b(?:deadline|release|launch|frist)\b|截止|发布", re.IGNORECASE)
+_EMOJI = re.compile("[\u2600-\u27bf\u200d\ufe0f\U0001f000-\U0001faff]+")
+_NEGATED = re.compile(r"\b(?:not|no|never|kein\w*|nicht|nie)\b|n't\b|[不没]", re.IGNORECASE)
 _NUMBER = re.compile(r"\d[\d.,]*")
 
 
@@ -111,14 +118,14 @@ class Claim:
 def knowledge(brief: Brief) -> Iterator[dict[str, Any]]:
     people = frozenset(known_names(brief))
     kept: list[Claim] = []
-    for heard in said(brief):
+    for heard in brief.said:
         claim = claim_of(heard, people)
         if claim is None or handled(brief, Category.KNOWLEDGE, claim.statement):
             continue
         rival = next((old for old in kept if _contradicts(claim, old.subject_words, old.attribute, old.statement, old.value)), None)
         if rival is not None:
             kept.remove(rival)
-        if not any(sameness(claim.statement, old.statement) > 0.9 for old in kept):
+        if not any(_same(claim.statement, old.statement) for old in kept):
             kept.append(claim)
     for claim in kept:
         yield _item(brief, claim)
@@ -135,35 +142,32 @@ def claim_of(heard: Said, people: frozenset[str] = frozenset()) -> Claim | None:
     statement = (text[:1].upper() + text[1:]).strip()
     if not statement.endswith((".", "!", "。", "！")):
         statement += "。" if heard.language == "zh" else "."
-    if _DECIDED.search(text):
-        return Claim(_decided_about(text), "decided", "decision", statement, text, heard)
-    if match := _DEFINED.search(text):
-        return Claim((match["s"] or match["zh"]).strip(), "means", "definition", statement, text[match.end() :], heard)
-    if (match := _LEADS.match(text)) and not _PERSONAL.match(match["o"]):
+    plain = " ".join(_EMOJI.sub(" ", text).split())
+    if _DECIDED.search(plain):
+        return Claim(_decided_about(plain), "decided", "decision", statement, plain, heard)
+    if match := _DEFINED.search(plain):
+        return Claim((match["s"] or match["zh"]).strip(), "means", "definition", statement, plain[match.end() :], heard)
+    if (match := _LEADS.match(plain)) and not _PERSONAL.match(match["o"]):
         return Claim(_bare(match["s"]), "owner", "fact", statement, match["o"], heard)
     for attribute, kind, pattern in _ZH_CLAIMS if heard.language == "zh" else _CLAIMS:
-        match = pattern.match(text)
-        if match is None:
-            continue
-        subject = _bare(match["s"])
-        if _PERSONAL.match(match["s"]) or _PERSON_WORD.search(subject) or _is_person(subject, people):
-            return None
-        if attribute == "is" and (DONE.search(text) or len(words(subject)) == 0 or len(words(match["o"])) == 0):
-            return None
-        for other, words_of in _KIND_WORDS:
-            if words_of.search(text) and kind == "fact":
-                kind = other
-        return Claim(
-            subject,
-            "when"
-            if attribute == "is" and re.search(r"\b(?:deadline|release|launch|frist)\b|截止|发布", subject, re.IGNORECASE)
-            else attribute,
-            kind,
-            statement,
-            match["o"],
-            heard,
-        )
+        if match := pattern.match(plain):
+            return _claim(match, attribute, kind, statement, heard, people)
     return None
+
+
+def _claim(match: re.Match[str], attribute: str, kind: str, statement: str, heard: Said, people: frozenset[str]) -> Claim | None:
+    subject, value = _bare(match["s"]), match["o"] or match.groupdict().get("o2") or ""
+    if _PERSONAL.match(match["s"]) or _PERSON_WORD.search(subject) or _is_person(subject, people):
+        return None
+    if attribute == "is":
+        if _FULL_NAME.fullmatch(subject):
+            return None
+        if DONE.search(match[0]) or not words(subject) or not words(value):
+            return None
+        attribute = "when" if _DATED.search(subject) else attribute
+    if kind == "fact":
+        kind = next((other for other, pattern in _KIND_WORDS if pattern.search(match[0])), kind)
+    return Claim(subject, attribute, kind, statement, value, heard)
 
 
 def _is_person(subject: str, people: frozenset[str]) -> bool:
@@ -196,18 +200,27 @@ def _reread(fact: KnownFact, like: Said) -> tuple[frozenset[str], str, str]:
 
 def _contradicts(claim: Claim, subject: frozenset[str], attribute: str, statement: str, value: str) -> bool:
     """Whether the claim takes the place of a statement: the same thing of the same subject, with another value."""
-    if _ADDS.search(claim.heard.text) or sameness(claim.statement, statement) > 0.95:
+    if _ADDS.search(claim.heard.text) or _same(claim.statement, statement):
         return False
-    about_same = bool(subject) and bool(claim.subject_words) and (
-        subject == claim.subject_words or len(subject & claim.subject_words) / max(len(subject), len(claim.subject_words)) >= 0.6
-        or (len(subject & claim.subject_words) >= 1 and attribute == claim.attribute and attribute in ("when", "owner") and min(len(subject), len(claim.subject_words)) == len(subject & claim.subject_words))
-    )  # fmt: skip
-    corrected = bool(_CORRECTS.search(claim.heard.text)) and likeness(statement, claim.statement) >= 0.5
-    if not about_same and not corrected:
+    if _CORRECTS.search(claim.heard.text) and likeness(statement, claim.statement) >= _CORRECTED_LIKENESS:
+        return True
+    shared, least, most = len(subject & claim.subject_words), *sorted((len(subject), len(claim.subject_words)))
+    if attribute != claim.attribute or attribute in ("decided", "does") or not shared:
         return False
-    if corrected or (attribute == claim.attribute and attribute not in ("decided", "does")):
-        return bool(set(words(claim.value)) ^ set(words(value)))
-    return False
+    if shared / most < _SUBJECT_SHARE and not (attribute in ("when", "owner") and shared == least):
+        return False
+    # another threshold with another rule is one rule more, not the old one changed
+    others = set(_NUMBER.findall(claim.subject)) != set(_NUMBER.findall(statement.replace(value, "")))
+    return not others or not set(words(claim.value)) ^ set(words(value))
+
+
+def _same(one: str, other: str) -> bool:
+    """The same words, numbers and negations."""
+    return (
+        sameness(one, other) > _SAME
+        and _NUMBER.findall(one) == _NUMBER.findall(other)
+        and bool(_NEGATED.search(one)) == bool(_NEGATED.search(other))
+    )
 
 
 def _item(brief: Brief, claim: Claim) -> dict[str, Any]:
@@ -222,7 +235,7 @@ def _item(brief: Brief, claim: Claim) -> dict[str, Any]:
         item["valid_from"] = since
     item["relation"] = "new"
     for fact in brief.facts:
-        if sameness(claim.statement, fact.statement) > 0.9:
+        if _same(claim.statement, fact.statement):
             item |= {"relation": "same", "related": fact.ref}
             break
     else:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from zoneinfo import available_timezones
 
-from memory.llm.simulated_extraction_prompt import Brief, Said, said
+from memory.llm.simulated_extraction_prompt import Brief, Said
 from memory.llm.simulated_extraction_shield import handled
 from memory.llm.simulated_text import word_set
 from memory.model.category import Category
@@ -176,7 +176,7 @@ def read_people(brief: Brief) -> People:
     """All that the window says of contacts."""
     people = People(brief)
     last: dict[int, Person] = {}
-    for heard in said(brief):
+    for heard in brief.said:
         sender = people.of(heard)
         if sender is not None and not heard.question:
             _self(people, sender, heard)
@@ -192,12 +192,13 @@ def read_people(brief: Brief) -> People:
         if person is not None and not line.from_assistant and (match := _SIGNED.search(line.text)):
             quote = match[0].strip()
             signed = Said(line, quote, quote, False, "en")
-            people.give_name(person, _clean(match["name"]), signed)
-            if line.sender_name and split_name(_clean(match["name"]))[0].casefold() == split_name(person.name)[0].casefold():
-                _numbers(person, match["rest"], signed)
+            name, rest = _signer(person, _clean(match["name"]), match["rest"])
+            people.give_name(person, name, signed)
+            if line.sender_name and split_name(name)[0].casefold() == split_name(person.name)[0].casefold():
+                _numbers(person, rest, signed)
                 if title := re.search(
-                    r"(?:^|[,/|⏎]\s*)((?:head|director|vp|chief|senior|lead|leiter(?:in)?)\b[^,/|⏎\n+@\d]{2,40}|c[etfo]o)\b",
-                    match["rest"],
+                    r"(?:^\s*|[,/|⏎]\s*)((?:head|director|vp|chief|senior|lead|leiter(?:in)?)\b[^,/|⏎\n+@\d]{2,40}|c[etfo]o)\b",
+                    rest,
                     re.IGNORECASE,
                 ):
                     person.learn("job_title", title[1].strip(), signed)
@@ -210,6 +211,15 @@ def _clean(name: str) -> str:
 
 def _is_name(name: str) -> bool:
     return bool(name) and not any(word.casefold() in _NOT_A_NAME for word in name.split())
+
+
+def _signer(person: Person, name: str, rest: str) -> tuple[str, str]:
+    """Name and what follows it: on one line a title runs into the name."""
+    words_of = name.split()
+    own = len(person.name.split()) if person.name and name.casefold().startswith(person.name.casefold()) else 2
+    if len(words_of) <= own:
+        return name, rest
+    return " ".join(words_of[:own]), " ".join(words_of[own:]) + rest
 
 
 def _self(people: People, sender: Person, heard: Said) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from memory.llm.simulated_extraction_people import People, Person
-from memory.llm.simulated_extraction_prompt import Brief, Said, known_names, said
+from memory.llm.simulated_extraction_prompt import Brief, Said, known_names
 from memory.llm.simulated_text import likeness, sameness
 
 _LASTING = re.compile(
@@ -49,7 +49,7 @@ def policies(brief: Brief, people: People) -> Iterator[dict[str, Any]]:
     """Of the contact who gives the directive; one that the user gives about a known contact is that contact's."""
     names = known_names(brief)
     texts: dict[str, tuple[str, list[dict[str, Any]]]] = {}
-    for heard in said(brief):
+    for heard in brief.said:
         person = people.of(heard)
         if person is None or not is_directive(heard):
             continue

@@ -34,6 +34,9 @@ _MARKS: Mapping[str, frozenset[str]] = {
         "it": "il lo gli e è sono io noi voi per con mio nostro che di del una un non",
     }.items()
 }
+_MAX_SENTENCES = 4000
+_CUT = re.compile(r"\[…|\[redacted", re.IGNORECASE)
+"""A sentence with one of these stands in no event as it is."""
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -115,6 +118,8 @@ class Brief:
     calls: tuple[Call, ...]
     categories: tuple[Category, ...]
     today: date
+    said: tuple[Said, ...] = ()
+    """What people said, sentence by sentence; the assistant's words are left out."""
 
     def contact(self, ref: str) -> KnownContact | None:
         return next((one for one in self.contacts if one.ref == ref), None)
@@ -153,19 +158,19 @@ def read_extraction(request: ChatRequest) -> Brief:
         calls,
         tuple(category for category in Category if category.value in named),
         date.fromisoformat(today[1]) if today else max((line.at.date() for line in lines), default=date(1970, 1, 1)),
+        tuple(_said(lines)),
     )
 
 
-def said(brief: Brief) -> Iterator[Said]:
-    """What people said in the transcript, sentence by sentence; the assistant's words are left out."""
-    for line in brief.lines:
+def _said(lines: tuple[Line, ...]) -> Iterator[Said]:
+    for line in lines:
         if line.from_assistant:
             continue
         language = language_of(line.text)
         plain, start = line.text.replace("’", "'"), 0
-        for sentence in sentences(line.text):
+        for sentence in sentences(line.text, limit=_MAX_SENTENCES):
             at = plain.find(sentence.text, start)
-            if at < 0 or "[redacted" in sentence.text.lower():
+            if at < 0 or _CUT.search(sentence.text):
                 continue
             start = at + len(sentence.text)
             yield Said(line, sentence.text, line.text[at:start], sentence.question, language)

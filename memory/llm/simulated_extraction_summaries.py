@@ -12,7 +12,7 @@ from typing import Any, Final
 from stopwordsiso import stopwords
 
 from memory.llm.simulated_extraction_people import People
-from memory.llm.simulated_extraction_prompt import Brief, Said, said
+from memory.llm.simulated_extraction_prompt import Brief, Said
 from memory.llm.simulated_extraction_tasks import Tasks
 from memory.llm.simulated_text import word_set, words
 
@@ -45,7 +45,7 @@ _SMALL_TALK = 2
 
 def summaries(brief: Brief, people: People) -> Iterator[dict[str, Any]]:
     by_person: dict[str, list[Said]] = {}
-    for heard in said(brief):
+    for heard in brief.said:
         if heard.line.sender in people.persons and heard.language in _FORMS:
             by_person.setdefault(heard.line.sender, []).append(heard)
     for ref, spoken in by_person.items():

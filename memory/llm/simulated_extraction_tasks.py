@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from memory.llm.simulated_extraction_dates import find_date, priority_of, repeat_rule
 from memory.llm.simulated_extraction_policies import is_directive
-from memory.llm.simulated_extraction_prompt import Brief, KnownTask, Said, known_names, said
+from memory.llm.simulated_extraction_prompt import Brief, KnownTask, Said, known_names
 from memory.llm.simulated_extraction_shield import handled
 from memory.llm.simulated_text import words
 from memory.model.category import Category
@@ -233,7 +233,7 @@ class Tasks:
 
 def tasks(brief: Brief) -> Iterator[dict[str, Any]]:
     book = Tasks(brief)
-    for heard in said(brief):
+    for heard in brief.said:
         book.hear(heard)
     yield from book.items()
 

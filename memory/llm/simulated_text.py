@@ -92,11 +92,11 @@ def own_words(message: str) -> str:
     return text
 
 
-def sentences(message: str) -> Iterator[Sentence]:
+def sentences(message: str, *, limit: int = MAX_SENTENCES) -> Iterator[Sentence]:
     """The sentences in which the user speaks for themselves; suppositions and steering are left out."""
     introduced = False
     for count, raw in enumerate(_split(own_words(message))):
-        if count >= MAX_SENTENCES:
+        if count >= limit:
             return
         text = raw.strip()[:MAX_SENTENCE_CHARS]
         others = _STEERING.search(text) or (text.endswith(":") and _ATTRIBUTED.search(text))
