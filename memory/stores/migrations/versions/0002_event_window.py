@@ -10,8 +10,8 @@ depends_on = None
 
 _NUMBERS = ("consolidated_seq", "waiting", "flush_seq", "indexed_seq", "embedded_seq", "expired_seq")
 _COUNTER_INDEXES = {
-    "ix_user_counters_waiting": ("waiting", "waiting > 0"),
-    "ix_user_counters_idle": ("last_event_at", "waiting > 0 AND flush_seq < last_seq"),
+    "ix_user_counters_waiting": ("waiting", "waiting <> 0"),
+    "ix_user_counters_idle": ("last_event_at", "waiting <> 0 AND flush_seq < last_seq"),
     "ix_user_counters_flushed": ("flush_seq", "flush_seq > consolidated_seq"),
     "ix_user_counters_unindexed": ("indexed_seq", "indexed_seq < consolidated_seq"),
     "ix_user_counters_unembedded": ("embedded_seq", "embedded_seq < consolidated_seq"),
