@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from bench.measures import answering, demo, tokens, turns
+from bench.measures import answering, demo, tokens, turns, windows
 from bench.results import BenchError, Row, results_table, write_results
 from memory.model.errors import AfterturnError
 
@@ -41,6 +41,9 @@ MEASURES: Final[dict[str, Measure]] = {
     "turn": Measure(turns.turn, "a NOOP and an UPDATE turn beside a bare workflow"),
     "throughput": Measure(turns.throughput, "turns per second at 200 users"),
     "memory": Measure(turns.memory, "peak memory of a worker over 5,000 turns"),
+    "recording": Measure(windows.recording, "recording events beside bare inserts of the same rows"),
+    "windows": Measure(windows.consolidating, "100 windows beside bare workflows with as many empty activities"),
+    "extraction": Measure(windows.extraction, "model calls and tokens per 1,000 events"),
     "demo": Measure(demo.demo, "make demo from a fresh clone", within_s=480.0),
 }
 

@@ -12,6 +12,8 @@ UNWORKED_QUEUE = "bench-nobody"
 BARE_WORKFLOW = "BareWorkflow"
 WAKE = "wake"
 ACTIVITIES = 4
+BARE_WINDOW = "BareWindow"
+"""A bare workflow with as many empty activities as it is told."""
 
 
 @activity.defn(name="nothing")
@@ -29,3 +31,11 @@ class BareWorkflow:
     @workflow.signal(name=WAKE)
     def wake(self) -> None:
         """For signal-with-start; the run does not wait for it."""
+
+
+@workflow.defn(name=BARE_WINDOW)
+class BareWindow:
+    @workflow.run
+    async def run(self, activities: int) -> None:
+        for _ in range(activities):
+            await workflow.execute_activity("nothing", start_to_close_timeout=timedelta(seconds=60))

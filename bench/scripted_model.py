@@ -29,6 +29,7 @@ CACHE_MINIMUM: Final = 1024
 _PROFILE = re.compile(r"<profile>\n(.*?)\n?</profile>", re.DOTALL)
 _TURN_TIME = re.compile(r"^Turn (\d{4}-\d{2}-\d{2} \d{2}:\d{2} UTC)$", re.MULTILINE)
 _EXCHANGE = "<exchange>"
+_LINE = re.compile(r"^\[(\d+)\] [^|\n]+ \| [^|\n]+ \| [^|\n]+ \| (.+)$", re.MULTILINE)
 _WORDS: Final = """
 team budget launch quarter report customer design review garden market railway printer harbour museum teacher engine
 contract window station mountain coffee planning morning answer short longer detail summary project workshop winter
@@ -134,6 +135,8 @@ class ScriptedModel(ChatModel):
             text = "UPDATE" if self._decide(request.messages[0].text) else "NOOP"
         elif request.stage == "consolidate":
             text = self._consolidate(request)
+        elif request.stage == "extract":
+            text = _extracted(request)
         else:
             raise BenchError(f"the pipeline asked for a {request.stage} that the script does not have")
         return ChatReply(text, StopReason.END, self._count(request, text), self.name)
@@ -171,6 +174,16 @@ class ScriptedModel(ChatModel):
         for name, size in sizes.items():
             spent.by_part[name] = spent.by_part.get(name, 0) + size
         return Usage(input_tokens=given, output_tokens=said, cached_input_tokens=by_mark)
+
+
+def _extracted(request: ChatRequest) -> str:
+    """One item per text about contacts, with a quote of the first line; nothing else."""
+    line = _LINE.search(request.messages[0].text)
+    if line is None:
+        raise BenchError("the prompt holds no transcript")
+    item = {"contact": "c1", "text": f"The user said: {line[2]}", "evidence": [{"event": int(line[1]), "quote": line[2]}]}
+    asked = list((request.schema or {}).get("properties", {}))
+    return json.dumps({name: [item] if name in ("bios", "rolling_summaries") else [] for name in asked}, ensure_ascii=False)
 
 
 def prompt_parts(request: ChatRequest) -> dict[str, str]:

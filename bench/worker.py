@@ -17,7 +17,7 @@ from pathlib import Path
 from temporalio.worker import Worker
 
 from activities import build_activities
-from bench.bare import BARE_QUEUE, BareWorkflow, nothing
+from bench.bare import BARE_QUEUE, BareWindow, BareWorkflow, nothing
 from bench.scripted_model import ScriptedModel, ScriptedModels
 from memory.settings import load_settings
 from starter.logs import configure_logging
@@ -41,7 +41,7 @@ async def work(ready: Path) -> None:
         bare = Worker(
             client,
             task_queue=BARE_QUEUE,
-            workflows=[BareWorkflow],
+            workflows=[BareWorkflow, BareWindow],
             activities=[nothing],
             max_concurrent_workflow_tasks=settings.max_concurrent_workflow_tasks,
             max_cached_workflows=settings.max_cached_workflows,

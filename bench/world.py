@@ -22,7 +22,7 @@ from typing import Any, Final
 import psutil
 from temporalio.client import Client, WorkflowHandle
 
-from bench.bare import BARE_QUEUE, BARE_WORKFLOW
+from bench.bare import BARE_QUEUE, BARE_WINDOW, BARE_WORKFLOW
 from bench.results import BenchError
 from bench.scripted_model import UPDATE_MARK, bullet_text
 from memory.model.directory import DEFAULT_ROOT_FOLDER
@@ -113,6 +113,14 @@ class World:
         """One bare workflow from its start to its result."""
         await _result(await self.client.start_workflow(BARE_WORKFLOW, id=workflow_id, task_queue=BARE_QUEUE))
 
+    async def bare_window(self, workflow_id: str, activities: int) -> None:
+        """One bare workflow with so many empty activities."""
+        await _result(await self.client.start_workflow(BARE_WINDOW, activities, id=workflow_id, task_queue=BARE_QUEUE))
+
+    async def window(self, scope: Scope) -> None:
+        """Until the run that works off the user's windows has ended."""
+        await _result(self.client.get_workflow_handle(scope.consolidate_events_workflow_id))
+
     async def turn(self, scope: Scope, turn_id: str, *, update: bool) -> None:
         """One turn from ``after_answer`` to the end of the run that worked it off. One at a time per user.
 
@@ -188,6 +196,7 @@ async def open_world(*, worker: bool = True, in_memory: bool = False) -> AsyncGe
             {},
             data_dir=folder,
             feature_flag=True,
+            embedder="none",
             load_budget_ms=CLIENT_BUDGET_MS,
             after_answer_budget_ms=CLIENT_BUDGET_MS,
             **s3.settings,
@@ -217,6 +226,8 @@ def _environment(settings: Settings, temporal: TemporalServer) -> dict[str, str]
     given = {
         "DATA_DIR": str(settings.data_dir),
         "FEATURE_FLAG": "true",
+        "EMBEDDER": "none",
+        "WINDOW_SIZE": str(settings.window_size),
         "OBJECT_STORE_ENDPOINT": settings.object_store_endpoint,
         "OBJECT_STORE_ACCESS_KEY": settings.object_store_access_key.get_secret_value(),
         "OBJECT_STORE_SECRET_KEY": settings.object_store_secret_key.get_secret_value(),
