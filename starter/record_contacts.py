@@ -1,0 +1,222 @@
+"""Contacts and tasks from the outside."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from memory.model.contact import SYSTEM_CONTACTS, Contact, ContactChange
+from memory.model.errors import InvalidInput
+from memory.model.ids import new_id, short_hash
+from memory.model.owner import View
+from memory.model.redaction import redact
+from memory.model.task import Task, TaskStatus
+from memory.ports import ContactChangeRequest, ContactResult, ContactStore, CreateContact, MergeContacts, TaskStore, UpdateContact
+from starter.record_rows import Rows
+from starter.who import MAX_SEARCH, Who, checked_limit, checked_moment, checked_query, ids_of, scope_of, words_of
+
+ORIGIN: Final = "manual"
+_LONG_FIELDS: Final = ("job_title", "bio", "rolling_summary", "response_policy")
+"""Where a secret may have got in; names and addresses are what they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundContact:
+    """``score``: only for comparing within one answer."""
+
+    contact: Contact = field(repr=False)
+    score: float
+
+
+class Contacts:
+    """The contacts of a user. Id 0 is the assistant, id 1 the user. All methods raise MemoryUnavailable when a store is away."""
+
+    def __init__(self, store: ContactStore, rows: Rows) -> None:
+        self._store = store
+        self._rows = rows
+
+    async def filter(self, who: Who, *, limit: int = 100, after: int | None = None, **fields: Any) -> tuple[Contact, ...]:
+        """Contacts by id whose fields are exactly these (all, without fields): ``filter(who, first_name="Ada")``; None: not known.
+
+        Args:
+            who: the user.
+            limit: 1 to 1,000.
+            after: the last contact id of the page before.
+            fields: of :class:`memory.model.contact.Contact`.
+
+        Raises:
+            InvalidInput: there is no such field, or it cannot hold such a value.
+        """
+        return tuple(await self._store.list(scope_of(who), where=fields, limit=checked_limit(limit), after=after))
+
+    async def get(self, who: Who, contact: int | str) -> Contact | None:
+        """By id, or by an address, a number or a sender id. One that was merged away gives the one that it is now."""
+        scope = scope_of(who)
+        if isinstance(contact, str):
+            return (await self._store.by_alias(scope, [contact])).get(contact) if contact.strip() else None
+        return (await self._store.get(scope, [_contact_id(contact)])).get(contact)
+
+    async def search(self, who: Who, text: str, *, limit: int = 10) -> tuple[FoundContact, ...]:
+        """Contacts that fit a description, best first: names, job titles, bios, summaries; an exact address or number comes first.
+
+        Raises InvalidInput for an empty text.
+        """
+        scope, text, limit = scope_of(who), checked_query(text), checked_limit(limit, most=MAX_SEARCH)
+        view = View(scope)
+
+        async def get(ids: Sequence[str]) -> dict[str, Contact]:
+            found = await self._store.get(scope, [int(one) for one in ids if one.isdecimal()])
+            return {str(contact_id): contact for contact_id, contact in found.items()}
+
+        async def everything(most: int) -> Sequence[Contact]:
+            return await self._store.list(scope, limit=most)
+
+        exact = (await self._store.by_alias(scope, [text.strip()])).get(text.strip())
+        ranked = await self._rows.search(view, text, limit=limit, get=get, everything=everything, text=_words)
+        best = max((score for _, score in ranked), default=1.0)
+        answer = [FoundContact(exact, best)] if exact is not None else []
+        seen = {exact.contact_id} if exact is not None else set[int]()
+        for contact, score in ranked:
+            if contact.contact_id not in seen:
+                seen.add(contact.contact_id)
+                answer.append(FoundContact(contact, score))
+        return tuple(answer[:limit])
+
+    async def add(self, who: Who, *, aliases: Sequence[str] = (), request_id: str | None = None, **fields: Any) -> Contact:
+        """A new contact; where an alias or a unique field belongs to one already, that one gets what it does not have yet.
+
+        Args:
+            who: the user.
+            aliases: sender ids under which it writes.
+            request_id: makes a repeated call the same call.
+            fields: of :class:`memory.model.contact.Contact`.
+
+        Raises:
+            InvalidInput: a field that there is not or a value that it may not hold; a unique field of another contact.
+        """
+        if not fields and not aliases:
+            raise InvalidInput("a contact needs at least one field or sender id")
+        return await self._apply(who, CreateContact(_effect(request_id), _clean(fields), tuple(ids_of(aliases, "sender id"))))
+
+    async def update(self, who: Who, contact_id: int, *, request_id: str | None = None, **fields: Any) -> Contact:
+        """Set fields; None empties one. Returns the contact as it is now.
+
+        Raises:
+            InvalidInput: there is no such contact or field, a value that a field may not hold, a unique field of another contact.
+        """
+        if not fields:
+            raise InvalidInput("name at least one field to be set")
+        return await self._apply(who, UpdateContact(_effect(request_id), _contact_id(contact_id), _clean(fields)))
+
+    async def merge(self, who: Who, keep: int, drop: int, *, request_id: str | None = None) -> Contact:
+        """Make two contacts one: empty fields are filled, sender ids, tasks and both histories go to ``keep``, in one transaction.
+
+        Raises:
+            InvalidInput: there is no such contact; the assistant and the user are never merged away.
+        """
+        keep, drop = _contact_id(keep), _contact_id(drop)
+        if keep == drop:
+            raise InvalidInput("a contact cannot be merged with itself")
+        if drop in SYSTEM_CONTACTS:
+            raise InvalidInput(
+                "the contacts 0 (the assistant) and 1 (the user) are never merged away; keep them and drop the other"
+            )
+        return await self._apply(who, MergeContacts(_effect(request_id), keep, drop))
+
+    async def history(self, who: Who, contact_id: int, *, limit: int = 200) -> tuple[ContactChange, ...]:
+        """The newest changes of its fields, oldest first, with those of what was merged into it."""
+        return tuple(await self._store.history(scope_of(who), _contact_id(contact_id), limit=checked_limit(limit)))
+
+    async def _apply(self, who: Who, change: ContactChangeRequest) -> Contact:
+        scope = scope_of(who)
+        (result,) = await self._store.apply(scope, [change], origin=ORIGIN, now=datetime.now(UTC))
+        _check(result, change)
+        found = (await self._store.get(scope, [result.contact_id])).get(result.contact_id)
+        if found is None:
+            raise InvalidInput(f"there is no contact {result.contact_id}")
+        return found
+
+
+class Tasks:
+    """The tasks of a user. All methods raise MemoryUnavailable when the database is away."""
+
+    def __init__(self, store: TaskStore) -> None:
+        self._store = store
+
+    async def list(
+        self,
+        who: Who,
+        *,
+        statuses: Collection[TaskStatus | str] | None = None,
+        contact_id: int | None = None,
+        due_before: datetime | None = None,
+        sources: bool = False,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> tuple[Task, ...]:
+        """Tasks, newest first.
+
+        Args:
+            who: the user.
+            statuses: ``open``, ``in_progress``, ``done``, ``cancelled``; None: all.
+            contact_id: of this contact only.
+            due_before: with a deadline before that time.
+            sources: with the quotes that they rest on.
+            limit: 1 to 1,000.
+            after: the last task id of the page before.
+
+        Raises:
+            InvalidInput: an argument out of bounds.
+        """
+        scope, wanted = scope_of(who), words_of(TaskStatus, statuses, "status of a task")
+        found = await self._store.list(
+            scope,
+            statuses=wanted,
+            contact_id=None if contact_id is None else _contact_id(contact_id),
+            due_before=checked_moment(due_before, "due_before"),
+            sources=sources,
+            limit=checked_limit(limit),
+            after=after,
+        )
+        return tuple(found)
+
+    async def get(self, who: Who, task_id: str) -> Task | None:
+        """With its sources; None where there is no such task."""
+        (checked,) = ids_of([task_id], "task id")
+        return (await self._store.get(scope_of(who), [checked], sources=True)).get(checked)
+
+
+def _contact_id(value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput("a contact id is a whole number from 0 on")
+    return value
+
+
+def _effect(request_id: str | None) -> str:
+    return f"manual:{short_hash(request_id or new_id())}"
+
+
+def _clean(fields: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: redact(value).text if name in _LONG_FIELDS and isinstance(value, str) else value for name, value in fields.items()
+    }
+
+
+def _words(contact: Contact) -> str:
+    parts = (contact.name, contact.job_title, contact.bio, contact.rolling_summary, contact.response_policy, *contact.aliases)
+    return " ".join(part for part in parts if part)
+
+
+def _check(result: ContactResult, change: ContactChangeRequest) -> None:
+    match result.conflict:
+        case None:
+            return
+        case "unknown":
+            asked = f"{change.keep} or {change.drop}" if isinstance(change, MergeContacts) else str(result.contact_id)
+            raise InvalidInput(f"there is no contact {asked}")
+        case "system":
+            raise InvalidInput("the contacts 0 (the assistant) and 1 (the user) are never merged away")
+        case field_name:
+            raise InvalidInput(f"the {field_name} belongs to another contact; merge the two, or give another one")
