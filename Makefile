@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null)
 TEST_PROCESSES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test dev lint format bench replay histories llamacpp lock clean setup setup-dev
+.PHONY: help demo test dev lint format bench eval replay histories llamacpp lock clean setup setup-dev
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,6 +33,9 @@ format: setup-dev ## rewrite the files as ruff wants them
 
 bench: setup-dev ## measures; ONLY=name runs one; writes bench/results.json
 	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY),) $(ARGS)
+
+eval: setup-dev ## golden cases of the event window, precision and recall; ARGS="--model openai:gpt-4.1-mini" for a real model
+	$(BIN)/python -m bench.evaluate $(ARGS)
 
 replay: setup-dev ## replay the recorded histories against the code
 	$(BIN)/afterturn replay $(ARGS)

@@ -54,7 +54,7 @@ _FORMS: dict[str, dict[str, str]] = {
         "service": "{v}。",
     },
 }
-_NAMELESS = {"en": "The contact", "de": "Der Kontakt", "zh": "这位联系人"}
+_NO_NAME = re.compile(r"\{n\}(?:'s)?\s*|(?: von) \{n\}")
 _RECOGNISED: tuple[tuple[str, str], ...] = (
     (
         "role",
@@ -207,7 +207,8 @@ def _weave(person: Person, old: str, traits: list[Trait]) -> tuple[str, list[Tra
         language = trait.heard.language
         name = person.name.split()[0] if person.name else ""
         form = _FORMS[language][trait.slot]
-        new = form.replace("{n}", name or _NAMELESS[language]).replace("{v}", _with_article(trait))
+        filled = (form.replace("{n}", name) if name else _NO_NAME.sub("", form)).replace("{v}", _with_article(trait))
+        new = filled[:1].upper() + filled[1:]
         if any(
             trait.value.casefold() in one.casefold() and (trait.slot in ("family", "service") or trait.slot in _slots(one))
             for one in sentences

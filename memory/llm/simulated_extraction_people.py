@@ -31,7 +31,7 @@ _MEET = re.compile(
     re.IGNORECASE,
 )
 _SELF = re.compile(
-    rf"(?:^|[.!,]\s*|\b(?:hi|hello|hey|hallo|guten tag)\W+)(?:my name is|this is|i am|i'm|mein name ist|ich heiße|ich bin|hier ist|hier spricht)\s+(?P<name>{NAME})(?=\s*(?:$|[.,!;(]|from\b|at\b|of\b|with\b|here\b|von\b|aus\b|and\b|und\b|speaking\b))",
+    rf"(?:^|[.!,:]\s*|\b(?:hi|hello|hey|hallo|guten tag)\W+)(?:my name is|this is|i am|i'm|mein name ist|ich heiße|ich bin|hier ist|hier spricht)\s+(?P<name>{NAME})(?=\s*(?:$|[.,!;(]|from\b|at\b|of\b|with\b|here\b|von\b|aus\b|and\b|und\b|speaking\b))",
     re.IGNORECASE,
 )
 _SIGNED = re.compile(

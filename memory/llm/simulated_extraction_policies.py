@@ -42,7 +42,7 @@ _REPLACED = {
     "de": (("mich", "{n}"), ("mir", "{n}"), ("meine", "die"), ("meinen", "den"), ("meinem", "dem"), ("meiner", "der")),
     "zh": (("我", "{n}"),),
 }
-_SOMEBODY = {"en": "the contact", "de": "den Kontakt", "zh": "对方"}
+_SOMEBODY = {"en": "the contact", "zh": "对方"}
 
 
 def policies(brief: Brief, people: People) -> Iterator[dict[str, Any]]:
@@ -91,7 +91,9 @@ def is_directive(heard: Said) -> bool:
 def _directive(person: Person, heard: Said) -> str:
     """The sentence with the contact in place of "me"."""
     text = _OPENING.sub("", heard.text.strip())
-    name = person.name.split()[0] if person.name else _SOMEBODY[heard.language]
+    name = person.name.split()[0] if person.name else _SOMEBODY.get(heard.language, "")
+    if not name:
+        text = re.sub(r"\b(?:mich|mir)\s+", "", text, flags=re.IGNORECASE)
     for word, form in _REPLACED[heard.language]:
         pattern = re.escape(word) if heard.language == "zh" else rf"\b{re.escape(word)}\b"
         text = re.sub(pattern, lambda _, form=form: form.replace("{n}", name), text, flags=re.IGNORECASE)
