@@ -33,9 +33,10 @@ _AMBIGUOUS: Final = frozenset(
     {"may", "march", "mar", "mars", "mai", "mei", "jan", "dec", "nov", "sep", "marco", "mae", "мая", "мае"}
 )
 """Also words, or names: a month only beside a number or after one of these words."""
-_BEFORE_MONTH: Final = frozenset(
-    ["in", "of", "since", "until", "till", "by", "last", "next", "this", "early", "mid", "late", "im", "seit", "bis", "ende", "anfang", "en", "de", "du", "depuis", "di", "del", "em", "do", "vom"]
-)
+_BEFORE: Final = """
+    in of since until till by last next this early mid late im seit bis ende anfang en de du depuis di del em do vom
+"""
+_BEFORE_MONTH: Final = frozenset(_BEFORE.split())
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _NUMERIC = re.compile(
     r"(?<!\d)(?P<y1>(?:19|20)\d\d)[-/.](?P<m1>[01]?\d)(?:[-/.](?P<d1>[0-3]?\d))?(?!\d)"

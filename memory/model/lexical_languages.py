@@ -18,47 +18,50 @@ DEFAULT: Final = "en"
 
 _OWN: Final = {
     "en": """
-        a about again all also am an and any are aren as at be because been before being but by can could couldn d did didn do does
-        doesn doing don down for from further had hadn has hasn have haven having he her here hers herself him himself his how i if
-        in into is isn it its itself just ll m me more most my myself no nor not of off on once only or other our ours out over own
-        re s same she should shouldn so some such t than that the their theirs them themselves then there these they this those
-        through to too under until up ve very was wasn we were weren what when where which while who whom whose why will with won
-        would wouldn you your yours yourself""",
+        a about again all also am an and any are aren as at be because been before being but by can could couldn d did
+        didn do does doesn doing don down for from further had hadn has hasn have haven having he her here hers
+        herself him himself his how i if in into is isn it its itself just ll m me more most my myself no nor not of
+        off on once only or other our ours out over own re s same she should shouldn so some such t than that the
+        their theirs them themselves then there these they this those through to too under until up ve very was wasn
+        we were weren what when where which while who whom whose why will with won would wouldn you your yours
+        yourself""",
     "de": """
-        aber alle allem allen aller alles als also am an andere anderen anderer auch auf aus bei beim bin bis bist da damit dann das
-        dass dein deine deinem deinen deiner dem den denn der des dich die dies diese diesem diesen dieser dieses dir doch dort du
-        durch ein eine einem einen einer eines er es etwas euch euer eure für gegen habe haben hast hat hatte hatten hier hin hinter
-        ich ihm ihn ihnen ihr ihre ihrem ihren ihrer im in ins ist ja jede jedem jeden jeder jedes jetzt kann kein keine keinem
-        keinen man mein meine meinem meinen meiner mich mir mit nach nicht nichts noch nun nur ob oder ohne sehr sein seine seinem
-        seinen seiner seit sich sie sind so soll solche sondern um und uns unser unsere unter viel vom von vor wann war waren warum
-        was weil weiter welche welchem welchen welcher welches wem wen wenn wer werde werden wie wieder will wir wird wirst wo wurde
-        wurden zu zum zur zwar zwischen über""",
+        aber alle allem allen aller alles als also am an andere anderen anderer auch auf aus bei beim bin bis bist da
+        damit dann das dass dein deine deinem deinen deiner dem den denn der des dich die dies diese diesem diesen
+        dieser dieses dir doch dort du durch ein eine einem einen einer eines er es etwas euch euer eure für gegen
+        habe haben hast hat hatte hatten hier hin hinter ich ihm ihn ihnen ihr ihre ihrem ihren ihrer im in ins ist ja
+        jede jedem jeden jeder jedes jetzt kann kein keine keinem keinen man mein meine meinem meinen meiner mich mir
+        mit nach nicht nichts noch nun nur ob oder ohne sehr sein seine seinem seinen seiner seit sich sie sind so
+        soll solche sondern um und uns unser unsere unter viel vom von vor wann war waren warum was weil weiter welche
+        welchem welchen welcher welches wem wen wenn wer werde werden wie wieder will wir wird wirst wo wurde wurden
+        zu zum zur zwar zwischen über""",
     "fr": """
-        a ai ait as au aussi aux avait avant avec avez avons c ce cela ces cet cette ceux chez comme d dans de des donc du elle elles
-        en es est et eu eux il ils j je l la le les leur leurs lui m ma mais me mes mon même n ne nos notre nous on ont ou où par pas
-        plus pour pourquoi qu quand que quel quelle quelles quels qui quoi s sa sans se sera ses si son sont sous sur t ta te tes toi
-        ton tu un une vos votre vous y à été étaient était être""",
+        a ai ait as au aussi aux avait avant avec avez avons c ce cela ces cet cette ceux chez comme d dans de des
+        donc du elle elles en es est et eu eux il ils j je l la le les leur leurs lui m ma mais me mes mon même n ne
+        nos notre nous on ont ou où par pas plus pour pourquoi qu quand que quel quelle quelles quels qui quoi s sa
+        sans se sera ses si son sont sous sur t ta te tes toi ton tu un une vos votre vous y à été étaient était être""",
     "es": """
-        a al algo ante antes aquel como con contra cual cuando cuándo cuál cómo de del desde donde dónde durante e el ella ellas ellos
-        en entre era eran es esa esas ese eso esos esta estaba estas este esto estos está están fue fueron ha había han hasta hay he
-        la las le les lo los me mi mis mucho muy más mí nada ni no nos nosotros o os otra otro para pero poco por porque que quien
-        quién qué se ser si sin sobre somos son soy su sus sí también te tiene tienen todo todos tu tus un una uno unos y ya yo él""",
+        a al algo ante antes aquel como con contra cual cuando cuándo cuál cómo de del desde donde dónde durante e el
+        ella ellas ellos en entre era eran es esa esas ese eso esos esta estaba estas este esto estos está están fue
+        fueron ha había han hasta hay he la las le les lo los me mi mis mucho muy más mí nada ni no nos nosotros o os
+        otra otro para pero poco por porque que quien quién qué se ser si sin sobre somos son soy su sus sí también te
+        tiene tienen todo todos tu tus un una uno unos y ya yo él""",
     "it": """
-        a ad agli ai al alla alle allo anche avere aveva c che chi ci come con cosa cui d da dagli dai dal dalla dalle dallo de degli
-        dei del dell della delle dello di dove e ed era erano essere fa gli ha hai hanno ho i il in io l la le lei li lo loro lui ma
-        me mi mia mie miei mio ne nei nel nell nella nelle nello noi non nostra nostro o per perché più quale quando quanto quella
-        quelle quelli quello questa queste questi questo se sei si sia siamo sono sta su sua sue sugli sui sul sulla sulle suo suoi
-        te ti tra tu tua tue tuo un una uno vi voi è""",
+        a ad agli ai al alla alle allo anche avere aveva c che chi ci come con cosa cui d da dagli dai dal dalla dalle
+        dallo de degli dei del dell della delle dello di dove e ed era erano essere fa gli ha hai hanno ho i il in io
+        l la le lei li lo loro lui ma me mi mia mie miei mio ne nei nel nell nella nelle nello noi non nostra nostro o
+        per perché più quale quando quanto quella quelle quelli quello questa queste questi questo se sei si sia siamo
+        sono sta su sua sue sugli sui sul sulla sulle suo suoi te ti tra tu tua tue tuo un una uno vi voi è""",
     "pt": """
-        a ao aos aquela aquele as até com como da das de dela dele do dos e ela elas ele eles em entre era essa esse esta está este eu
-        foi foram há isso isto já lhe lhes mais mas me mesmo meu meus minha minhas muito na nas nem no nos nossa nosso não nós o onde
-        os ou para pela pelas pelo pelos por porque qual quando que quem se sem ser seu seus sua suas são só também te tem teu tinha
-        tu tua têm um uma você vocês à às é""",
+        a ao aos aquela aquele as até com como da das de dela dele do dos e ela elas ele eles em entre era essa esse
+        esta está este eu foi foram há isso isto já lhe lhes mais mas me mesmo meu meus minha minhas muito na nas nem
+        no nos nossa nosso não nós o onde os ou para pela pelas pelo pelos por porque qual quando que quem se sem ser
+        seu seus sua suas são só também te tem teu tinha tu tua têm um uma você vocês à às é""",
     "nl": """
-        aan al alles als altijd andere ben bij daar dan dat de der deze die dit doch doen door dus een en er ge geen geweest haar had
-        heb hebben heeft hem het hier hij hoe hun ik in is ja je kan kon maar me meer men met mij mijn moet na naar niet niets nog nu
-        of om omdat onder ons ook op over reeds te tegen toch toen tot u uit uw van veel voor waar waarom want waren was wat wel werd
-        wie wij wil worden wordt ze zelf zich zij zijn zo zou""",
+        aan al alles als altijd andere ben bij daar dan dat de der deze die dit doch doen door dus een en er ge geen
+        geweest haar had heb hebben heeft hem het hier hij hoe hun ik in is ja je kan kon maar me meer men met mij
+        mijn moet na naar niet niets nog nu of om omdat onder ons ook op over reeds te tegen toch toen tot u uit uw
+        van veel voor waar waarom want waren was wat wel werd wie wij wil worden wordt ze zelf zich zij zijn zo zou""",
     "zh": "的 了 着 过 们 吗 呢 吧 啊 么 之 与 及",
     "ja": "の は が を に と も へ や か ね よ",
     "ko": "은 는 이 가 을 를 의 에 도 로",

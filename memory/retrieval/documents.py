@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-import structlog
-
-from memory.model.errors import AfterturnError
-from memory.model.lexical import document_terms, query_terms
+from memory.model.errors import MemoryUnavailable, ModelError
+from memory.model.lexical import Bag, document_terms, query_terms
 from memory.model.lexical_bm25 import document_weights, query_weights, score
 from memory.model.owner import Owner, View
 from memory.ports import (
@@ -22,32 +21,26 @@ from memory.ports import (
     IndexDocument,
     IndexMark,
     Point,
-    SparseVector,
     Terms,
     VectorIndex,
-    VectorQuery,
 )
+from memory.retrieval.hybrid import Asked, Hybrid, Waiting, sparse_vector
 
 NAMESPACE: Final = uuid.UUID("7a1f2f3e-9d0c-4a53-8f6b-6d3f5a0f1c11")
 PAYLOAD_ID: Final = "id"
 PAYLOAD_REVISION: Final = "revision"
 PAYLOAD_EMBEDDED: Final = "embedded"
-AVERAGE_LENGTH: Final = 30.0
-"""Terms of an average fact; see :mod:`memory.model.lexical`."""
+"""1 or 0: whether the point has a dense vector."""
+USUAL_LENGTH: Final = 30.0
+"""Terms of a usual fact; see :mod:`memory.model.lexical_bm25`."""
 BATCH: Final = 64
-MAX_QUERY_CHARS: Final = 20_000
-
-_log = structlog.get_logger("afterturn.retrieval")
+MAX_WAITING: Final = 500
+"""Rows of one owner that a search compares in memory because the index does not hold them yet."""
 
 
 def point_id(owner: Owner, kind: str, document_id: str) -> str:
     """The same row gives the same point, so that writing it again replaces it."""
     return str(uuid.uuid5(NAMESPACE, f"{kind}\x00{owner.path}\x00{document_id}"))
-
-
-def sparse(vector: Mapping[int, float]) -> SparseVector:
-    numbers = sorted(vector)
-    return SparseVector(tuple(numbers), tuple(vector[number] for number in numbers))
 
 
 def collection_name(kind: str) -> str:
@@ -71,6 +64,27 @@ class FoundDocuments:
     dense: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Analysed:
+    document: IndexDocument
+    terms: Bag = field(repr=False)
+
+    @classmethod
+    def of(cls, document: IndexDocument) -> _Analysed:
+        return cls(document, document_terms(document.text) if document.live else {})
+
+    @property
+    def is_live(self) -> bool:
+        return self.document.live and bool(self.document.text.strip())
+
+    def mark(self) -> IndexMark:
+        one = self.document
+        if not self.is_live:
+            return IndexMark(one.document_id, one.owner, one.revision, (), 0)
+        length = max(1, round(sum(self.terms.values())))
+        return IndexMark(one.document_id, one.owner, one.revision, tuple(sorted(self.terms)), length)
+
+
 class Documents:
     """For one process. ``embedder`` None: lexical search alone."""
 
@@ -78,6 +92,7 @@ class Documents:
         self.index = index
         self.embedder = embedder
         self.terms = terms
+        self.hybrid = Hybrid(index, terms, embedder)
         self._ready: set[str] = set()
 
     def spec(self, kind: str) -> CollectionSpec:
@@ -102,100 +117,112 @@ class Documents:
         """Bring pending rows into the index. Safe at any time and from several processes: a row stays pending until its revision
         is marked, and a point is only ever replaced by that of a row.
 
-        Raises StoreUnavailable; what was done stays done.
+        Raises StoreUnavailable or what the embedder raises; what was done stays done, and rows whose meaning could not be
+        embedded are found by their words.
         """
         done = 0
         while done < limit:
             pending = await source.pending(owner=owner, limit=min(BATCH, limit - done))
             if not pending:
                 break
-            await self.write(source.kind, pending)
-            marked = await source.mark_indexed([_mark(document) for document in pending])
+            analysed = await _analysed(pending)
+            await self._write(source.kind, analysed)
+            marked = await source.mark_indexed([one.mark() for one in analysed])
             done += len(pending)
             if not marked:
                 break  # others are at it
         return done
 
     async def write(self, kind: str, documents: Sequence[IndexDocument]) -> None:
-        """Points of live rows are written, those of others removed."""
+        """Points of live rows are written, those of others removed; nothing is marked."""
+        for start in range(0, len(documents), BATCH):
+            await self._write(kind, await _analysed(documents[start : start + BATCH]))
+
+    async def _write(self, kind: str, analysed: Sequence[_Analysed]) -> None:
         collection = await self.ready(kind)
-        live = [document for document in documents if document.live and document.text.strip()]
-        gone = [point_id(one.owner, kind, one.document_id) for one in documents if not (one.live and one.text.strip())]
-        dense: Sequence[tuple[float, ...] | None] = [None] * len(live)
-        if self.embedder is not None and live:
-            dense = await self.embedder.passages([document.text for document in live])
-        points = [_point(kind, document, vector) for document, vector in zip(live, dense, strict=True)]
-        if points:
-            await self.index.upsert(collection, points)
+        live = [one for one in analysed if one.is_live]
+        gone = [point_id(one.document.owner, kind, one.document.document_id) for one in analysed if not one.is_live]
+        # What has to go goes first: it does not wait for the embedder.
         if gone:
             await self.index.delete(collection, gone)
+        if not live:
+            return
+        dense: Sequence[tuple[float, ...] | None] = [None] * len(live)
+        if self.embedder is not None:
+            try:
+                dense = await self.embedder.passages([one.document.text for one in live])
+            except (MemoryUnavailable, ModelError):
+                await self.index.upsert(collection, [_point(kind, one, None) for one in live])
+                raise
+        await self.index.upsert(collection, [_point(kind, one, vector) for one, vector in zip(live, dense, strict=True)])
 
     # -------------------------------------------------------------------------------------------------------------- search
 
     async def search(
-        self, view: View, kind: str, query: str, *, limit: int, where: Filter | None = None, extra: int = 10
+        self,
+        view: View,
+        kind: str,
+        query: str,
+        *,
+        limit: int,
+        where: Filter | None = None,
+        extra: int = 10,
+        source: DocumentSource | None = None,
     ) -> FoundDocuments:
         """Ids of rows that fit. The rows are still to be read and checked: a vector may lag behind.
 
         Args:
             extra: candidates beyond ``limit``, for those that turn out not to count.
+            source: where rows of this kind come from: those that wait for the index are found too.
         """
-        text = query[:MAX_QUERY_CHARS].strip()
-        if not text:
+        if not query.strip():
             return FoundDocuments((), dense=False)
         collection = await self.ready(kind)
-        asked = await lexical_query(self.terms, view, kind, text)
-        dense = await self.embed_query(text)
-        if not asked.indices and dense is None:
-            return FoundDocuments((), dense=False)
-        hits = await self.index.query(
-            collection,
-            VectorQuery(
-                owners=tuple(owner.path for owner in view.owners),
-                limit=limit + extra,
-                sparse=asked if asked.indices else None,
-                dense=dense,
-                dense_weight=self.embedder.weight if self.embedder else 0.0,
-                filter=where or Filter(),
-            ),
-        )
-        found = [FoundDocument(str(hit.payload[PAYLOAD_ID]), str(hit.payload[PAYLOAD_OWNER]), hit.score) for hit in hits]
-        return FoundDocuments(found, dense=dense is not None)
-
-    async def embed_query(self, text: str) -> tuple[float, ...] | None:
-        """None without an embedder, or when it fails: then words alone count."""
-        if self.embedder is None:
-            return None
-        try:
-            return await self.embedder.query(text)
-        except AfterturnError as error:
-            _log.warning("query_not_embedded", embedder=self.embedder.name, error=error.message)
-            return None
+        pending: list[IndexDocument] = []
+        if source is not None:
+            pages = await asyncio.gather(*(source.pending(owner=owner, limit=MAX_WAITING) for owner in view.owners))
+            pending = [document for page in pages for document in page]
+        analysed = await _analysed(pending)
+        waiting = [_waiting(kind, one) for one in analysed if one.is_live]
+        hidden = [point_id(one.document.owner, kind, one.document.document_id) for one in analysed if not one.is_live]
+        asked = Asked(view, kind, collection, query, where or Filter(), waiting=waiting, hidden=hidden)
+        candidates, dense = await self.hybrid.search(asked)
+        found = [
+            FoundDocument(str(one.payload[PAYLOAD_ID]), str(one.payload[PAYLOAD_OWNER]), one.score)
+            for one in candidates[: limit + extra]
+        ]
+        return FoundDocuments(found, dense=dense)
 
 
-async def lexical_query(terms: Terms, view: View, kind: str, text: str, more: Mapping[int, float] | None = None) -> SparseVector:
-    """The words of a query, weighted by how rare they are among what this user may see. ``more``: terms beside them."""
-    wanted = {**(more or {}), **query_terms(text)}
-    statistics = await terms.statistics(view.scope.tenant, [owner.key for owner in view.owners], kind, list(wanted))
-    return sparse(query_weights(wanted, documents=statistics.documents, frequencies=statistics.frequencies))
+async def _analysed(documents: Sequence[IndexDocument]) -> Sequence[_Analysed]:
+    """In a thread: a long text takes a while, and the event loop has heartbeats to send."""
+    if not documents:
+        return ()
+    return await asyncio.to_thread(lambda: [_Analysed.of(document) for document in documents])
 
 
-def _mark(document: IndexDocument) -> IndexMark:
-    if not document.live or not document.text.strip():
-        return IndexMark(document.document_id, document.owner, document.revision, (), 0)
-    terms = document_terms(document.text)
-    return IndexMark(
-        document.document_id, document.owner, document.revision, tuple(sorted(terms)), max(1, round(sum(terms.values())))
+def _waiting(kind: str, one: _Analysed) -> Waiting:
+    document = one.document
+    return Waiting(
+        point_id(document.owner, kind, document.document_id),
+        document_weights(one.terms, usual_length=USUAL_LENGTH),
+        {**document.payload, PAYLOAD_ID: document.document_id, PAYLOAD_OWNER: document.owner.path},
     )
 
 
-def _point(kind: str, document: IndexDocument, dense: tuple[float, ...] | None) -> Point:
+def _point(kind: str, one: _Analysed, dense: tuple[float, ...] | None) -> Point:
+    document = one.document
     return Point(
         point_id=point_id(document.owner, kind, document.document_id),
         owner=document.owner.path,
-        sparse=sparse(document_weights(document_terms(document.text), usual_length=AVERAGE_LENGTH)),
+        sparse=sparse_vector(document_weights(one.terms, usual_length=USUAL_LENGTH)),
         dense=dense,
-        payload={**document.payload, PAYLOAD_ID: document.document_id, PAYLOAD_REVISION: document.revision},
+        payload={
+            **document.payload,
+            PAYLOAD_ID: document.document_id,
+            PAYLOAD_REVISION: document.revision,
+            PAYLOAD_EMBEDDED: int(dense is not None),
+        },
     )
 
 
@@ -207,5 +234,5 @@ def rank(query: str, texts: Sequence[str]) -> list[tuple[int, float]]:
         for term in bag:
             frequencies[term] = frequencies.get(term, 0) + 1
     wanted = query_weights(query_terms(query), documents=len(bags), frequencies=frequencies)
-    scored = [(place, score(wanted, document_weights(bag, usual_length=AVERAGE_LENGTH))) for place, bag in enumerate(bags)]
+    scored = [(place, score(wanted, document_weights(bag, usual_length=USUAL_LENGTH))) for place, bag in enumerate(bags)]
     return sorted((one for one in scored if one[1] > 0), key=lambda one: (-one[1], one[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from memory.model.errors import AfterturnError, InvalidInput, StoreUnavailable
+from memory.model.errors import InvalidInput, StoreUnavailable
 from memory.model.fact import Fact, FactKind, FactStatus
 from memory.model.owner import View
 from memory.ports import FactStore, Filter
@@ -25,7 +26,8 @@ _log = structlog.get_logger("afterturn.retrieval")
 
 @dataclass(frozen=True, slots=True)
 class FoundFact:
-    """``score``: only for comparing within one answer. ``why``: ``hybrid``, ``lexical`` (no embedder), ``rows`` (in memory)."""
+    """``score``: only for comparing within one answer. ``why``: ``hybrid``, ``lexical`` (no embedder), ``lexical, embedder
+    away`` (it failed), ``rows`` (ranked in memory)."""
 
     fact: Fact = field(repr=False)
     score: float
@@ -50,7 +52,7 @@ class FactSearch:
     ) -> Sequence[FoundFact]:
         """Facts that fit, best first.
 
-        A fact that was written a moment ago is found: what is pending of the user's own is indexed first. While the vectors are
+        A fact that was written a moment ago is found: what waits for the index is compared in memory. While the vectors are
         away the rows are ranked by their words.
 
         Args:
@@ -79,18 +81,10 @@ class FactSearch:
     async def _hybrid(
         self, view: View, query: str, limit: int, kinds: Collection[FactKind] | None, sources: bool
     ) -> Sequence[FoundFact]:
-        for owner in view.owners:
-            try:
-                await self._documents.sync(self._facts, owner=owner, limit=500)
-            except StoreUnavailable:
-                raise
-            except AfterturnError as error:
-                # The embedder: what is indexed already is found.
-                _log.warning("facts_not_indexed", tenant=view.scope.tenant, error=error.message)
         where = Filter(any_of={"kind": sorted(kind.value for kind in kinds)}) if kinds is not None else None
-        found = await self._documents.search(view, self._facts.kind, query, limit=limit, where=where)
+        found = await self._documents.search(view, self._facts.kind, query, limit=limit, where=where, source=self._facts)
         facts = await self._facts.get(view, [one.document_id for one in found.found], sources=sources)
-        why = "hybrid" if found.dense else "lexical"
+        why = "hybrid" if found.dense else "lexical" if self._documents.embedder is None else "lexical, embedder away"
         answers: list[FoundFact] = []
         for one in found.found:
             fact = facts.get(one.document_id)
@@ -109,7 +103,8 @@ class FactSearch:
         sources: bool,
     ) -> Sequence[FoundFact]:
         rows = await self._facts.list(view, statuses=statuses, kinds=kinds, as_of=as_of, limit=MAX_RANKED)
-        ranked = rank(query, [f"{fact.subject} {fact.statement} {' '.join(fact.topics)}" for fact in rows])[:limit]
+        texts = [f"{fact.subject} {fact.statement} {' '.join(fact.topics)}" for fact in rows]
+        ranked = (await asyncio.to_thread(rank, query, texts))[:limit]
         chosen = [(rows[place], score) for place, score in ranked]
         if sources:
             full = await self._facts.get(view, [fact.fact_id for fact, _ in chosen], sources=True)

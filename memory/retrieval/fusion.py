@@ -1,29 +1,27 @@
 """What words find and what meaning finds, in one order.
 
 The lexical score is the ground. The dense one is added at a low weight (:attr:`memory.ports.Embedder.weight`) and counts from the
-weakest candidate up: a document that has no vector yet is only a little behind, never below everything that has one.
+weakest candidate up: a document that has no dense vector yet is only a little behind, never below everything that has one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from memory.ports import Hit
+from memory.ports import Filter, Hit
 
 DEPTH: Final = 300
 """Candidates from each side."""
-WORDS, MEANING, NO_EMBEDDER = "words", "meaning", "embedder away"
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A document with its score. ``why``: ``words``, ``meaning``, and ``embedder away`` where only words could be compared."""
+    """``score``: only for comparing within one answer."""
 
-    key: str
+    point_id: str
     score: float
-    why: tuple[str, ...]
     payload: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -32,30 +30,38 @@ def fuse(
     dense: Sequence[Hit],
     *,
     dense_weight: float,
-    boosts: Mapping[tuple[str, str], float] | None = None,
-    flags: tuple[str, ...] = (),
+    boosts: Sequence[tuple[str, str, float]] = (),
 ) -> list[Candidate]:
-    """Best first, of equal scores the smaller point id first. ``key`` is the point id.
+    """Best first, of equal scores the smaller point id first.
 
     Args:
-        boosts: (payload field, value) → factor.
+        boosts: (payload field, value, factor); a field may hold one value or a list.
     """
     scores = {hit.point_id: hit.score for hit in lexical}
     payloads = {hit.point_id: hit.payload for hit in (*lexical, *dense)}
-    floor = min((hit.score for hit in dense), default=0.0) if len(dense) > 1 else 0.0
+    # One candidate alone has nothing to be compared with.
+    floor = min(hit.score for hit in dense) if len(dense) > 1 else 0.0
     for hit in dense:
         scores[hit.point_id] = scores.get(hit.point_id, 0.0) + dense_weight * (hit.score - floor)
-    for (name, value), factor in (boosts or {}).items():
+    for name, value, factor in boosts:
         for point_id, payload in payloads.items():
-            if payload.get(name) == value:
+            if value in _values(payload.get(name)):
                 scores[point_id] *= factor
-    by_words, by_meaning = {hit.point_id for hit in lexical}, {hit.point_id for hit in dense}
-    return [
-        Candidate(
-            point_id,
-            scores[point_id],
-            (*((WORDS,) if point_id in by_words else ()), *((MEANING,) if point_id in by_meaning else ()), *flags),
-            payloads[point_id],
-        )
-        for point_id in sorted(scores, key=lambda point_id: (-scores[point_id], point_id))
-    ]
+    ranked = sorted(scores, key=lambda point_id: (-scores[point_id], point_id))
+    return [Candidate(point_id, scores[point_id], payloads[point_id]) for point_id in ranked]
+
+
+def passes(payload: Mapping[str, Any], where: Filter) -> bool:
+    """What the vector index asks of a point, asked of one that is not there yet."""
+    for name, wanted in where.any_of.items():
+        if not any(value in wanted for value in _values(payload.get(name))):
+            return False
+    for name, (least, most) in where.ranges.items():
+        value = payload.get(name)
+        if value is None or (least is not None and value < least) or (most is not None and value > most):
+            return False
+    return True
+
+
+def _values(held: Any) -> Sequence[Any]:
+    return cast(Sequence[Any], held) if isinstance(held, list | tuple) else (held,)
