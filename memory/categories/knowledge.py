@@ -1,149 +1,241 @@
-"""Domain knowledge: durable claims become facts; how-to goes to guidance, attributes of people to contacts."""
+"""Domain knowledge: durable claims become facts. How-to goes to guidance; what a person is like belongs to contacts."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import tzinfo
 from typing import Final
 
-from memory.categories.common import Tally, clean, quotes_of
+from memory.categories.common import Tally, clean, one_line, quotes_of, zone_of_user
+from memory.categories.fact_rules import elsewhere, is_procedure, is_trait, takes_place
 from memory.categories.spec import Applied, ApplyContext, CategorySpec
 from memory.model.category import Category
+from memory.model.evidence import text_of
 from memory.model.fact import MAX_STATEMENT_CHARS, MAX_TOPICS, Fact, FactStatus
-from memory.model.ids import short_hash
-from memory.model.items import DropReason, Grounded, KnowledgeItem
+from memory.model.items import DropReason, Grounded, Item, KnowledgeItem
 from memory.model.library import Guidance
-from memory.model.near_duplicate import is_same, overlap, statement_key
+from memory.model.near_duplicate import is_same, may_be_same, statement_key
 from memory.model.owner import Owner, View
-from memory.model.routing import is_how_to, is_person_attribute
-from memory.model.slots import contradicts
-from memory.model.validity import read_moment, said_until
+from memory.model.sentences import around
+from memory.model.validity import validity
+from memory.model.window import StoredEvent
+from memory.model.words import key_words
 from memory.ports import AddFact, ConfirmFact, FactChange
 
-CANDIDATES: Final = 8
-MIN_SHARED: Final = 0.3
-"""A fact that is said to be superseded has so much in common with the statement that takes its place."""
-MIN_SAME: Final = 0.5
-MAX_TITLE: Final = 120
+CANDIDATES: Final = 12
+"""Facts that a search gives for one statement."""
+SAME_SUBJECT: Final = 50
+MAX_SUBJECT_CHARS: Final = 200
+MAX_TITLE_CHARS: Final = 120
+MAX_TOPIC_CHARS: Final = 60
+MAX_GUIDANCE_CHARS: Final = 32 * 1024
+MAX_HOPS: Final = 20
+"""Steps along a chain of superseded facts."""
+_FACTS: Final = uuid.UUID("2b0d6a4f-8f0c-4b8f-9f44-6c1d7c5a9e21")
+_GUIDANCE: Final = uuid.UUID("b8a4c7de-3d1e-4a6e-8f6b-1f0f3a4f2c90")
 
 
-@dataclass
-class _Write:
-    """Changes of one window, decided one after the other."""
-
-    changes: list[FactChange] = field(default_factory=list[FactChange])
-    added: list[Fact] = field(default_factory=list[Fact])
-    ended: set[str] = field(default_factory=set[str])
+def check(item: Item, cited: Sequence[StoredEvent]) -> str | None:
+    """A secret, what a person is like, a request, code: not what facts are for. (A how-to is kept, by the apply step.)"""
+    if not isinstance(item, KnowledgeItem) or not key_words(item.statement):
+        return DropReason.MALFORMED
+    statement = " ".join(item.statement.split())
+    if is_procedure(statement, [evidence.quote for evidence in item.evidence]):
+        return None
+    return DropReason.ROUTED_ELSEWHERE if elsewhere(statement) else None
 
 
 async def apply(items: Sequence[Grounded[KnowledgeItem]], context: ApplyContext) -> Applied:
-    """The same statement is confirmed, a contradicting one superseded, an additive one added. One transaction."""
-    tally = Tally(Category.KNOWLEDGE)
-    owner = Owner.user(context.window.scope)
-    write = _Write()
-    for one in items:
-        statement = clean(one.item.statement)[:MAX_STATEMENT_CHARS]
-        said = " ".join((statement, *quotes_of(one)))
-        if not statement:
+    """The same statement again is confirmed, one that contradicts takes the place of the old one, one that adds is added.
+
+    All facts in one transaction; guidance before it.
+    """
+    tally = Tally(Category.KNOWLEDGE, proposed=len(items))
+    book = await _Book.open(items, context)
+    how_to: list[Guidance] = []
+    for one in _in_order(items):
+        statement = one_line(one.item.statement, MAX_STATEMENT_CHARS)
+        if not key_words(statement):
             tally.drop(one, DropReason.MALFORMED)
-        elif is_how_to(statement) or is_how_to(said):
-            await _to_guidance(one, owner, context, statement)
+        elif is_procedure(statement, _said(one, context)):
+            how_to.append(_guidance(one, statement, context))
             tally.drop(one, DropReason.ROUTED_ELSEWHERE)
-        elif is_person_attribute(statement):
+        elif elsewhere(statement) or is_trait(statement, book.people):
+            book.refuse(one)
             tally.drop(one, DropReason.ROUTED_ELSEWHERE)
-        else:
-            await _decide(one, statement, context, write)
-    for result in await context.stores.facts.apply(owner, write.changes, now=context.now):
+        elif not await book.enter(one, statement):
+            book.refuse(one)
+            tally.drop(one, DropReason.CONFLICT)
+    if how_to:
+        await context.stores.guidance.add(book.owner, _by_title(how_to), now=context.now)
+    for result in await context.stores.facts.apply(book.owner, book.changes, now=context.now):
         tally.applied += result.did in ("added", "superseded")
-        tally.confirmed += result.did == "confirmed"
+        tally.confirmed += result.did == "confirmed" or (result.did == "nothing" and result.effect not in book.refused)
     return tally.result()
 
 
-async def _decide(one: Grounded[KnowledgeItem], statement: str, context: ApplyContext, write: _Write) -> None:
-    item = one.item
-    facts = context.stores.facts
-    view = View(context.window.scope)
-    key = statement_key(statement)
-    same = (await facts.by_key(Owner.user(context.window.scope), [key])).get(key)
-    related = None
-    if item.related is not None and (fact_id := context.refs.get(item.related)) is not None:
-        related = (await facts.get(view, [fact_id])).get(fact_id)
-    near = [found.fact for found in await context.stores.search.search(view, f"{item.subject} {statement}", limit=CANDIDATES)]
-    known = [fact for fact in (related, *near, *write.added) if fact is not None and fact.status is FactStatus.ACTIVE]
-    live = [fact for fact in known if fact.fact_id not in write.ended]
-    if same is None:
-        same = next((fact for fact in live if is_same(statement, fact.statement)), None)
-    if same is None and item.relation == "same" and related in live and overlap(statement, related.statement) >= MIN_SAME:  # type: ignore[union-attr]
-        same = related
-    if same is not None and same.fact_id not in write.ended:
-        write.changes.append(ConfirmFact(one.key, same.fact_id, one.sources))
-        return
-    fact = _fact(one, statement, context)
-    superseded = [old.fact_id for old in live if _takes_the_place(fact, old, item, related)]
-    write.ended.update(superseded)
-    write.added.append(fact)
-    write.changes.append(AddFact(one.key, fact, key, tuple(dict.fromkeys(superseded))))
+def _in_order(items: Sequence[Grounded[KnowledgeItem]]) -> list[Grounded[KnowledgeItem]]:
+    """As it was said, so that of two statements that contradict each other the later one holds."""
+    return sorted(items, key=lambda one: max((source.seq or 0 for source in one.sources), default=0))
 
 
-def _takes_the_place(new: Fact, old: Fact, item: KnowledgeItem, related: Fact | None) -> bool:
-    """The model says so and both are about the same matter; or both give one thing another value, and the model forgot."""
-    # What was said earlier does not take the place of what was said later: a window that runs again changes nothing.
-    if old.observed_at > new.observed_at:
-        return False
-    if item.relation == "supersedes" and related is not None and old.fact_id == related.fact_id:
-        same_subject = bool(new.subject) and statement_key(new.subject) == statement_key(old.subject)
-        return same_subject or overlap(new.statement, old.statement) >= MIN_SHARED
-    return contradicts(new.statement, old.statement)
+def _said(one: Grounded[KnowledgeItem], context: ApplyContext) -> list[str]:
+    """The sentences that the quotes are from."""
+    texts = {stored.event.event_id: text_of(stored) for stored in context.events}
+    return [around(source.quote, texts.get(source.event_id or "", "")) for source in one.sources]
 
 
-def _fact(one: Grounded[KnowledgeItem], statement: str, context: ApplyContext) -> Fact:
-    item = one.item
-    moments = [source.said_at for source in one.sources if source.said_at is not None]
-    observed = min(moments) if moments else context.now
-    begins = read_moment(item.valid_from, said_at=observed)
-    ends = read_moment(item.valid_until, said_at=observed, end=True) or said_until(quotes_of(one), said_at=observed)
-    if ends is not None and ends <= max(observed, begins or datetime.min.replace(tzinfo=UTC)):
-        ends = None
-    topics = tuple(dict.fromkeys(clean(topic)[:60] for topic in item.topics if topic.strip()))[:MAX_TOPICS]
-    return Fact(
-        fact_id=f"f-{one.key}",
-        owner=Owner.user(context.window.scope).key,
-        subject=clean(item.subject)[:200],
-        statement=statement,
-        kind=item.kind,
-        topics=topics,
-        confidence=min(1.0, max(0.0, item.confidence)),
-        observed_at=observed,
-        valid_from=begins,
-        valid_until=ends,
-        created_at=context.now,
-        sources=one.sources,
-    )
+@dataclass
+class _Book:
+    """What the user's facts will be: the stored ones, and the changes of this window as they are decided one after the other."""
+
+    context: ApplyContext
+    owner: Owner
+    zone: tzinfo
+    people: frozenset[str]
+    by_key: dict[str, Fact]
+    changes: list[FactChange] = field(default_factory=list[FactChange])
+    added: dict[str, Fact] = field(default_factory=dict[str, Fact])
+    ended: dict[str, str] = field(default_factory=dict[str, str])
+    """By id of a fact that ends with this window, the one that takes its place."""
+    refused: set[str] = field(default_factory=set[str])
+
+    @classmethod
+    async def open(cls, items: Sequence[Grounded[KnowledgeItem]], context: ApplyContext) -> _Book:
+        scope = context.window.scope
+        owner = Owner.user(scope)
+        numbers = {int(value) for ref, value in context.refs.items() if ref.startswith("c") and value.isdecimal()}
+        contacts = await context.stores.contacts.get(scope, numbers)
+        people = {part for contact in contacts.values() for part in (contact.name, contact.first_name) if part}
+        keys = {statement_key(one_line(one.item.statement, MAX_STATEMENT_CHARS)) for one in items}
+        by_key = dict(await context.stores.facts.by_key(owner, keys))
+        return cls(context, owner, await zone_of_user(context), frozenset(people), by_key)
+
+    async def enter(self, one: Grounded[KnowledgeItem], statement: str) -> bool:
+        """Decide on one statement. False: something newer is known that speaks against it."""
+        item = one.item
+        key = statement_key(statement)
+        fact = self._fact(one, statement)
+        related = await self._related(item)
+        candidates = await self._candidates(fact, related)
+        same = self._live(self.by_key.get(key)) or next((old for old in candidates if is_same(statement, old.statement)), None)
+        if same is None and item.relation == "same" and related is not None and may_be_same(statement, related.statement):
+            same = related
+        if same is not None:
+            self.changes.append(ConfirmFact(one.key, same.fact_id, one.sources))
+            return True
+        said = _said(one, self.context)
+        rivals = [
+            old for old in candidates if takes_place(fact, old, said, claimed=item.relation == "supersedes" and old is related)
+        ]
+        if any(old.observed_at > fact.observed_at for old in rivals):
+            return False
+        for old in rivals:
+            self.ended[old.fact_id] = fact.fact_id
+        self.added[fact.fact_id] = self.by_key[key] = fact
+        self.changes.append(AddFact(one.key, fact, key, tuple(old.fact_id for old in rivals)))
+        return True
+
+    def refuse(self, one: Grounded[KnowledgeItem]) -> None:
+        """Use up the key: what is refused now is refused whenever the window is applied again, whatever is known by then."""
+        self.refused.add(one.key)
+        self.changes.append(ConfirmFact(one.key, "", ()))
+
+    def _live(self, fact: Fact | None) -> Fact | None:
+        if fact is None or fact.owner != self.owner.key or fact.status is not FactStatus.ACTIVE or fact.fact_id in self.ended:
+            return None
+        return fact
+
+    async def _related(self, item: KnowledgeItem) -> Fact | None:
+        """The fact that the model means, or the one that holds in its place by now; None where nothing does."""
+        wanted = self.context.refs.get(item.related) if item.related is not None else None
+        for _ in range(MAX_HOPS):
+            if wanted is None:
+                return None
+            if wanted in self.ended:
+                wanted = self.ended[wanted]
+                continue
+            if wanted in self.added:
+                return self.added[wanted]
+            found = (await self.context.stores.facts.get(View(self.context.window.scope), [wanted])).get(wanted)
+            if found is None or found.status is not FactStatus.SUPERSEDED:
+                return self._live(found)
+            wanted = found.superseded_by
+        return None
+
+    async def _candidates(self, fact: Fact, related: Fact | None) -> list[Fact]:
+        """Live facts that may say the same or the contrary: what the model names, what a search finds, what has the subject."""
+        view = View(self.context.window.scope)
+        query = f"{fact.subject} {fact.statement}".strip()
+        found = [one.fact for one in await self.context.stores.search.search(view, query, limit=CANDIDATES)]
+        if fact.subject:
+            found += await self.context.stores.facts.list(view, subject=fact.subject, limit=SAME_SUBJECT)
+        everything = {one.fact_id: one for one in ([related] if related is not None else [])}
+        for one in (*self.added.values(), *found):
+            everything.setdefault(one.fact_id, one)
+        return [one for one in everything.values() if self._live(one) is not None]
+
+    def _fact(self, one: Grounded[KnowledgeItem], statement: str) -> Fact:
+        item = one.item
+        moments = [source.said_at for source in one.sources if source.said_at is not None]
+        observed = min(moments) if moments else self.context.now
+        begins, ends = validity(item.valid_from, item.valid_until, quotes_of(one), said_at=observed, zone=self.zone)
+        topics = (one_line(topic, MAX_TOPIC_CHARS) for topic in item.topics)
+        return Fact(
+            fact_id=str(uuid.uuid5(_FACTS, f"{self.owner.path}/{one.key}")),
+            owner=self.owner.key,
+            subject=one_line(item.subject, MAX_SUBJECT_CHARS),
+            statement=statement,
+            kind=item.kind,
+            topics=tuple(dict.fromkeys(topic for topic in topics if topic))[:MAX_TOPICS],
+            confidence=min(1.0, max(0.0, item.confidence)),
+            observed_at=observed,
+            valid_from=begins,
+            valid_until=ends,
+            created_at=self.context.now,
+            sources=one.sources,
+        )
 
 
-async def _to_guidance(one: Grounded[KnowledgeItem], owner: Owner, context: ApplyContext, statement: str) -> None:
-    """A how-to is kept, with the whole of what was said: a statement about it alone says too little."""
-    texts = {stored.seq: getattr(stored.event, "content", None) or "" for stored in context.events}
-    said = [clean(texts.get(source.seq or 0, "")) or source.quote for source in one.sources]
-    content = "\n\n".join(dict.fromkeys(said)) or statement
-    title = clean(one.item.subject) or statement
-    entry = Guidance(
-        guidance_id=f"g-{short_hash(owner.path, statement_key(title))}",
+def _guidance(one: Grounded[KnowledgeItem], statement: str, context: ApplyContext) -> Guidance:
+    """A how-to with the whole of what was said: a statement about it says too little."""
+    owner = Owner.user(context.window.scope)
+    texts = {stored.event.event_id: text_of(stored) for stored in context.events}
+    said = [texts.get(source.event_id or "") or source.quote for source in one.sources]
+    content = "\n\n".join(dict.fromkeys(clean(text) for text in said if text.strip())) or statement
+    title = one_line(one.item.subject, MAX_TITLE_CHARS) or one_line(statement, MAX_TITLE_CHARS)
+    topics = (one_line(topic, MAX_TOPIC_CHARS) for topic in one.item.topics)
+    return Guidance(
+        guidance_id=str(uuid.uuid5(_GUIDANCE, f"{owner.path}/{statement_key(title)}")),
         owner=owner.key,
-        title=title[:MAX_TITLE],
-        content=content[:60_000],
-        tags=tuple(clean(topic)[:60] for topic in one.item.topics[:MAX_TOPICS]),
+        title=title,
+        content=content[:MAX_GUIDANCE_CHARS],
+        tags=tuple(dict.fromkeys(topic for topic in topics if topic))[:MAX_TOPICS],
         created_at=context.now,
         updated_at=context.now,
     )
-    await context.stores.guidance.add(owner, [entry], now=context.now)
 
 
-SPEC = CategorySpec(
+def _by_title(entries: Sequence[Guidance]) -> list[Guidance]:
+    """One entry a title: a procedure that was said in several messages is one text."""
+    found: dict[str, Guidance] = {}
+    for entry in entries:
+        before = found.get(entry.guidance_id)
+        if before is None:
+            found[entry.guidance_id] = entry
+        elif entry.content not in before.content:
+            content = f"{before.content}\n\n{entry.content}"[:MAX_GUIDANCE_CHARS]
+            found[entry.guidance_id] = before.model_copy(update={"content": content})
+    return list(found.values())
+
+
+SPEC: Final = CategorySpec(
     category=Category.KNOWLEDGE,
     prompt="extract_knowledge",
     item=KnowledgeItem,
     apply=apply,
-    shielded_by=frozenset({"knowledgemanager", "knowledge", "factmanager"}),
+    check=check,
+    shielded_by=frozenset({"knowledgemanager", "knowledge", "knowledgebase", "factmanager", "factsmanager", "facts"}),
 )

@@ -1,116 +1,178 @@
-# ruff: noqa: E501  (word lists)
 """Task commitments: created, changed or cancelled against the current list, never a second copy."""
 
 from __future__ import annotations
 
-import re
+import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import tzinfo
 from typing import Any, Final
 
-from memory.categories.common import Tally, clean, contact_id
+from memory.categories.commitments import check
+from memory.categories.common import Tally, clean, contact_number, one_line, quotes_of, said_at, zone_of_user
 from memory.categories.spec import Applied, ApplyContext, CategorySpec
 from memory.model.category import Category
-from memory.model.event import MessageEvent
-from memory.model.items import DropReason, Grounded, Item, TaskItem
-from memory.model.near_duplicate import is_same, statement_key
-from memory.model.task import LIVE_STATUSES, Task, TaskPriority, TaskStatus
-from memory.model.validity import read_moment, read_rule
-from memory.model.window import StoredEvent
+from memory.model.errors import InvalidInput
+from memory.model.items import DropReason, Grounded, TaskItem
+from memory.model.near_duplicate import is_same, may_be_same, overlap, statement_key
+from memory.model.schedule import checked_schedule
+from memory.model.task import LIVE_STATUSES, Task, TaskStatus
+from memory.model.validity import read_deadline
+from memory.model.words import key_words
 from memory.ports import CreateTask, UpdateTask
 
-MAX_TASKS: Final = 200
-
-_REMEMBER: Final = re.compile(
-    r"\b(?:remember|keep in mind|note|don't forget|do not forget)\s+that\b|\bfor (?:your|the) record\b"
-    r"|\b(?:merk(?:e)? dir|denk(?:e)? daran|vergiss nicht|beachte),? dass\b|记住|請記得|请记得.{0,6}(?:是|有)",
-    re.IGNORECASE,
-)
-_DUTY: Final = re.compile(
-    r"\b(?:is|are|am|was) (?:responsible for|in charge of)\b|\b(?:usually|normally|always|generally|typically) (?:handles?|does|takes care|prepares?|sends?|writes?|manages?|answers?)\b"
-    r"|\b(?:her|his|their|my) (?:job|duties|duty|role) (?:is|are|includes?)\b|\b(?:ist|sind|bin) (?:zuständig|verantwortlich) für\b"
-    r"|\bkümmer(?:t|n) sich (?:normalerweise|immer|sonst)\b|\bzu (?:ihren|seinen|meinen) aufgaben gehör(?:t|en)\b|负责.{0,20}(?:工作|事务)|的职责",
-    re.IGNORECASE,
-)
-
-
-def check(item: Item, cited: Sequence[StoredEvent]) -> str | None:
-    """A description of duties, or something to remember, is no commitment."""
-    assert isinstance(item, TaskItem)  # noqa: S101 - the registry's own pairing
-    quotes = [evidence.quote for evidence in item.evidence]
-    said = [stored.event.content or "" for stored in cited if isinstance(stored.event, MessageEvent)]
-    about = [sentence for text in said for sentence in re.split(r"(?<=[.!?。！？])\s*", text) if any(q in sentence for q in quotes)]
-    texts = [*quotes, *about, item.name, item.description]
-    if any(_REMEMBER.search(text) or _DUTY.search(text) for text in texts):
-        return DropReason.NOT_A_COMMITMENT
-    if item.action == "create" and not item.name.strip():
-        return DropReason.MALFORMED
-    return DropReason.UNKNOWN_REF if item.action != "create" and item.task is None else None
+MAX_LIVE: Final = 500
+"""Live tasks that a new one is compared with."""
+MAX_NAME_CHARS: Final = 200
+MAX_DESCRIPTION_CHARS: Final = 4000
+MAX_TAGS: Final = 12
+MAX_TAG_CHARS: Final = 60
+COVERED: Final = 0.6
+"""A description that says so much of the old one takes its place; else it is added to it."""
+_TOO_OFTEN: Final = ("FREQ=SECONDLY", "FREQ=MINUTELY")
+_TASKS: Final = uuid.UUID("5f0f5f58-6f0b-43ac-9c6e-0c4b7f0c7a13")
 
 
 async def apply(items: Sequence[Grounded[TaskItem]], context: ApplyContext) -> Applied:
-    """One transaction."""
-    tally = Tally(Category.TASKS)
+    """All in one transaction."""
+    tally = Tally(Category.TASKS, proposed=len(items))
     scope = context.window.scope
-    live = list(await context.stores.tasks.list(scope, statuses=LIVE_STATUSES, limit=MAX_TASKS))
-    changes: list[CreateTask | UpdateTask] = []
+    live = await context.stores.tasks.list(scope, statuses=LIVE_STATUSES, limit=MAX_LIVE)
+    named = {task_id for one in items if (task_id := context.refs.get(one.item.task or "")) is not None}
+    known = {task.task_id: task for task in live} | dict(await context.stores.tasks.get(scope, named))
+    linked = {number for one in items if (number := contact_number(one.item.contact, context)) is not None}
+    found = await context.stores.contacts.get(scope, linked)
+    contacts = {number: contact.contact_id for number, contact in found.items()}
+    desk = _Desk(context, await zone_of_user(context), contacts, known)
     for one in items:
-        item = one.item
-        if item.action == "create":
-            known = next((task for task in live if is_same(task.name, clean(item.name))), None)
-            if known is None:
-                task = _task(one, context)
-                live.append(task)
-                changes.append(CreateTask(one.key, task, statement_key(task.name)))
-                continue
-            task_id = known.task_id
-        else:
-            found = context.refs.get(item.task or "")
-            if found is None:
-                tally.drop(one, DropReason.UNKNOWN_REF)
-                continue
-            task_id = found
-        changes.append(UpdateTask(one.key, task_id, _fields(one, context), one.sources))
-    for result in await context.stores.tasks.apply(scope, changes, now=context.now):
+        reason = desk.create(one) if one.item.action == "create" else desk.change(one)
+        if reason is not None:
+            tally.drop(one, reason)
+    for result in await context.stores.tasks.apply(scope, desk.changes, now=context.now):
         tally.applied += result.did in ("created", "updated")
-        tally.confirmed += result.did == "confirmed"
+        tally.confirmed += result.did in ("confirmed", "nothing")
     return tally.result()
 
 
-def _task(one: Grounded[TaskItem], context: ApplyContext) -> Task:
-    fields = _fields(one, context)
-    return Task(
-        task_id=f"t-{one.key}",
-        name=clean(one.item.name)[:200],
-        **{"description": "", "status": TaskStatus.OPEN, "priority": TaskPriority.NORMAL, **fields},
-        created_at=context.now,
-        updated_at=context.now,
-        sources=one.sources,
-    )
+@dataclass
+class _Desk:
+    """The user's tasks while the items of one window are gone through."""
+
+    context: ApplyContext
+    zone: tzinfo
+    contacts: dict[int, int]
+    """Contacts that there are, by the number that a ref stands for."""
+    known: dict[str, Task]
+    changes: list[CreateTask | UpdateTask] = field(default_factory=list[CreateTask | UpdateTask])
+
+    def create(self, one: Grounded[TaskItem]) -> DropReason | None:
+        name = one_line(one.item.name, MAX_NAME_CHARS)
+        if not key_words(name):
+            return DropReason.MALFORMED
+        fields = self._fields(one)
+        contact = fields.get("contact_id")
+        same = self._same(name, contact)
+        if same is not None:
+            self._update(one, same, {key: value for key, value in fields.items() if key != "status"})
+            return None
+        key = statement_key(name)
+        if any(task.status in LIVE_STATUSES and statement_key(task.name) == key for task in self.known.values()):
+            key = f"{key}:{contact}"  # the same words for somebody else
+        scope = self.context.window.scope
+        task = Task(
+            task_id=str(uuid.uuid5(_TASKS, f"{scope.tenant}/{scope.user}/{one.key}")),
+            name=name,
+            created_at=self.context.now,
+            updated_at=self.context.now,
+            sources=one.sources,
+        ).model_copy(update=fields)
+        self.known[task.task_id] = task
+        self.changes.append(CreateTask(one.key, task, key))
+        return None
+
+    def change(self, one: Grounded[TaskItem]) -> DropReason | None:
+        task_id = self.context.refs.get(one.item.task or "")
+        task = self.known.get(task_id) if task_id is not None else None
+        if task is None:
+            return DropReason.UNKNOWN_REF
+        if one.item.action == "cancel":
+            self._update(one, task, {"status": TaskStatus.CANCELLED})
+            return None
+        fields = self._fields(one)
+        name = one_line(one.item.name, MAX_NAME_CHARS)
+        if key_words(name) and not is_same(name, task.name):
+            fields |= {"name": name, "key": statement_key(name)}
+        self._update(one, task, fields)
+        return None
+
+    def _update(self, one: Grounded[TaskItem], task: Task, fields: dict[str, Any]) -> None:
+        if "description" in fields:
+            fields["description"] = _described(task.description, fields["description"])
+        if "tags" in fields:
+            fields["tags"] = tuple(dict.fromkeys((*task.tags, *fields["tags"])))[:MAX_TAGS]
+        self.changes.append(UpdateTask(one.key, task.task_id, fields, one.sources))
+        seen = {name: value for name, value in fields.items() if name != "key"}
+        self.known[task.task_id] = task.model_copy(update=seen)
+
+    def _same(self, name: str, contact: int | None) -> Task | None:
+        """The live task that this one is a second copy of."""
+        for task in self.known.values():
+            if task.status not in LIVE_STATUSES or (None not in (contact, task.contact_id) and contact != task.contact_id):
+                continue
+            if is_same(name, task.name) or (may_be_same(name, task.name) and _covers(name, task.name)):
+                return task
+        return None
+
+    def _fields(self, one: Grounded[TaskItem]) -> dict[str, Any]:
+        """What the item sets, in the form of the store; a deadline or a rule that cannot be one is left out."""
+        item = one.item
+        number = contact_number(item.contact, self.context)
+        tags = (one_line(tag.lstrip("#"), MAX_TAG_CHARS) for tag in item.tags)
+        fields: dict[str, Any] = {
+            "description": clean(item.description)[:MAX_DESCRIPTION_CHARS] or None,
+            "status": item.status,
+            "priority": item.priority,
+            "schedule": _schedule(item.schedule),
+            "tags": tuple(dict.fromkeys(tag for tag in tags if tag))[:MAX_TAGS] or None,
+            "contact_id": self.contacts.get(number) if number is not None else None,
+        }
+        if fields["schedule"] is None or item.deadline:
+            fields["deadline"] = read_deadline(item.deadline, quotes_of(one), said_at=said_at(one, self.context), zone=self.zone)
+        return {name: value for name, value in fields.items() if value is not None}
 
 
-def _fields(one: Grounded[TaskItem], context: ApplyContext) -> dict[str, Any]:
-    """The fields that the item sets, in the form of the store."""
-    item = one.item
-    moments = [source.said_at for source in one.sources if source.said_at is not None]
-    said_at = max(moments) if moments else context.now
-    status = TaskStatus.CANCELLED if item.action == "cancel" else item.status
-    fields = {
-        "description": clean(item.description)[:4000] or None,
-        "status": status,
-        "priority": item.priority,
-        "deadline": read_moment(item.deadline, said_at=said_at),
-        "schedule": read_rule(item.schedule),
-        "tags": tuple(dict.fromkeys(clean(tag)[:60] for tag in item.tags if tag.strip()))[:12] or None,
-        "contact_id": contact_id(item.contact, context),
-    }
-    return {name: value for name, value in fields.items() if value is not None}
+def _covers(one: str, other: str) -> bool:
+    """Whether the shorter name says nothing that the longer one does not."""
+    left, right = key_words(one), key_words(other)
+    return len(left & right) == min(len(left), len(right)) and min(len(left), len(right)) >= 2
 
 
-SPEC = CategorySpec(
+def _described(old: str, new: str) -> str:
+    """The new description, with the old one before it where it says something else."""
+    if not old.strip() or old.strip() in new:
+        return new
+    if new.strip() in old:
+        return old
+    if overlap(old, new) >= COVERED:
+        return new if len(new) >= len(old) else old
+    return f"{old.rstrip()}\n{new}"[:MAX_DESCRIPTION_CHARS]
+
+
+def _schedule(written: str | None) -> str | None:
+    if not (written or "").strip():
+        return None
+    try:
+        rule = checked_schedule(written or "")
+    except InvalidInput:
+        return None
+    return None if any(one in rule for one in _TOO_OFTEN) else rule
+
+
+SPEC: Final = CategorySpec(
     category=Category.TASKS,
     prompt="extract_tasks",
     item=TaskItem,
     apply=apply,
     check=check,
-    shielded_by=frozenset({"taskmanager", "tasks", "taskscheduler", "schedulermanager"}),
+    shielded_by=frozenset({"taskmanager", "tasksmanager", "tasks", "taskscheduler", "schedulermanager", "todomanager", "todos"}),
 )

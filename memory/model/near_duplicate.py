@@ -104,6 +104,19 @@ def may_be_same(one: str, other: str) -> bool:
     return overlap(one, other) >= MIN_CLAIMED
 
 
+def is_opposite(one: str, other: str) -> bool:
+    """Whether one denies what the other says, in nearly the same words."""
+    left, right = _Said.of(one), _Said.of(other)
+    if left.negated == right.negated or left.numbers != right.numbers or _orders_differ(left, right):
+        return False
+    if left.dense or right.dense:
+        return (
+            _DENSE_NEGATION.sub("", left.dense) == _DENSE_NEGATION.sub("", right.dense) and left.stems.keys() == right.stems.keys()
+        )
+    bare = [{stem for stem, word in said.stems.items() if not _LATIN_NEGATION.fullmatch(word)} for said in (left, right)]
+    return bool(bare[0]) and bare[0] == bare[1]
+
+
 def overlap(one: str, other: str) -> float:
     """How much of the shorter statement's telling words the other has, 0 to 1."""
     left, right = key_words(one), key_words(other)
