@@ -9,6 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from memory.model.category import Category
+    from memory.model.contact import Contact
     from memory.model.errors import (
         AfterturnError,
         InvalidInput,
@@ -17,15 +19,22 @@ if TYPE_CHECKING:
         RootClash,
         UnreadableProfile,
     )
+    from memory.model.event import ManagerMethodEvent, MessageEvent
+    from memory.model.fact import Fact, FactKind, FactStatus
     from memory.model.scope import Scope
     from memory.model.steps import WriteStatus
+    from memory.model.task import Task, TaskStatus
     from memory.model.turn import Turn
+    from memory.model.window import Window, WindowState
     from memory.ports import Notice
     from memory.settings import Settings, load_settings
     from starter.client import MemoryClient, Parts
+    from starter.record_facts import AddedFact, Statement
+    from starter.records import UsageReport
     from starter.views import (
         DrainResult,
         EditResult,
+        EventsReceipt,
         LoadedMemory,
         LoadReason,
         ProfileVersion,
@@ -35,17 +44,27 @@ if TYPE_CHECKING:
         RerunResult,
         UserStatus,
     )
+    from starter.windows import WindowRerun, WindowStatus, WindowView
 
 __all__ = [
+    "AddedFact",
     "AfterturnError",
+    "Category",
+    "Contact",
     "DrainResult",
     "EditResult",
+    "EventsReceipt",
+    "Fact",
+    "FactKind",
+    "FactStatus",
     "InvalidInput",
     "InvalidSettings",
     "LoadReason",
     "LoadedMemory",
+    "ManagerMethodEvent",
     "MemoryClient",
     "MemoryUnavailable",
+    "MessageEvent",
     "Notice",
     "Parts",
     "ProfileVersion",
@@ -56,14 +75,25 @@ __all__ = [
     "RootClash",
     "Scope",
     "Settings",
+    "Statement",
+    "Task",
+    "TaskStatus",
     "Turn",
     "UnreadableProfile",
+    "UsageReport",
     "UserStatus",
+    "Window",
+    "WindowRerun",
+    "WindowState",
+    "WindowStatus",
+    "WindowView",
     "WriteStatus",
     "load_settings",
 ]
 
 _HOMES = {
+    "memory.model.category": ("Category",),
+    "memory.model.contact": ("Contact",),
     "memory.model.errors": (
         "AfterturnError",
         "InvalidInput",
@@ -72,12 +102,19 @@ _HOMES = {
         "RootClash",
         "UnreadableProfile",
     ),
+    "memory.model.event": ("ManagerMethodEvent", "MessageEvent"),
+    "memory.model.fact": ("Fact", "FactKind", "FactStatus"),
     "memory.model.scope": ("Scope",),
     "memory.model.steps": ("WriteStatus",),
+    "memory.model.task": ("Task", "TaskStatus"),
     "memory.model.turn": ("Turn",),
+    "memory.model.window": ("Window", "WindowState"),
     "memory.ports": ("Notice",),
     "memory.settings": ("Settings", "load_settings"),
     "starter.client": ("MemoryClient", "Parts"),
+    "starter.record_facts": ("AddedFact", "Statement"),
+    "starter.records": ("UsageReport",),
+    "starter.windows": ("WindowRerun", "WindowStatus", "WindowView"),
 }
 
 

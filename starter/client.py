@@ -32,7 +32,7 @@ from memory.model.errors import AfterturnError, InvalidInput
 from memory.model.event import Event, ManagerMethodEvent, MessageEvent
 from memory.model.scope import Scope
 from memory.model.turn import Outcome, Turn
-from memory.ports import Directory, EventLog, ModelProvider, UsageLedger, WindowLedger
+from memory.ports import Directory, EventLog, ModelProvider, Progress, UsageLedger, WindowLedger
 from memory.profiles import Profiles
 from memory.prompts import memory_section
 from memory.retrieval import SearchIndex
@@ -45,6 +45,7 @@ from starter.handles import Handles
 from starter.loading import Loader
 from starter.pieces import EventsPiece
 from starter.recording import Recorder
+from starter.records import Records
 from starter.relay import NoticeRelay, OnNotice
 from starter.search import open_search, stores_of
 from starter.signals import TurnSignaller
@@ -62,11 +63,9 @@ from starter.views import (
     RerunResult,
     UserStatus,
 )
+from starter.who import Who, scope_of
 from starter.window_signals import WindowWaker
 from starter.windows import Windows
-
-Who = Scope | tuple[str, str]
-"""A user: ``(tenant id, user id)`` as the outside world has them, or a Scope."""
 
 MAX_TABLE_CALLS = 64
 MAX_OBJECT_CALLS = 32
@@ -97,6 +96,12 @@ class Parts:
 
 class MemoryClient:
     """Connects to nothing before it is used.
+
+    Attributes:
+        windows: where the log of events stands, what windows took from it; rerun, transcripts handed in.
+        contacts, tasks, guidance, functions: what was learned of people, of what is to be done, of how it is done.
+        facts, search_facts, fact_history, add_facts, forget_facts: see :class:`starter.record_facts.Facts`.
+        search_events, usage, route, set_teams, teams: see :class:`starter.records.Records`.
 
     Args:
         settings: ``load_settings()`` by default.
@@ -157,6 +162,20 @@ class MemoryClient:
             waker=self._window_waker,
             temporal=self._connected,
         )
+        records = Records(directory=parts.directory, stores=parts.stores, index=parts.index, usage=parts.usage)
+        self.contacts, self.tasks = records.contacts, records.tasks
+        self.guidance, self.functions = records.guidance, records.functions
+        # Methods of the client, without a step between; their docstrings say what they take and raise.
+        self.facts = records.facts.list
+        self.search_facts = records.facts.search
+        self.fact_history = records.facts.history
+        self.add_facts = records.facts.add
+        self.forget_facts = records.facts.forget
+        self.search_events = records.search_events
+        self.usage = records.usage
+        self.route = records.route
+        self.set_teams = records.set_teams
+        self.teams = records.teams
         self._handles = Handles(
             settings,
             directory=parts.directory,
@@ -371,6 +390,10 @@ class MemoryClient:
         """Whether all recorded turns were finished and the workflow had ended within the time. Raises MemoryUnavailable."""
         return await self._handles.wait_until_idle(scope_of(who), timeout_s=timeout_s)
 
+    async def flush(self, who: Who, *, wait_s: float = 0.0) -> Progress:
+        """Have the events recorded so far consolidated, also as a short window. See :meth:`starter.windows.Windows.flush`."""
+        return await self.windows.flush(scope_of(who), wait_s=wait_s)
+
     async def drain_spool(self) -> DrainResult:
         """Record what waits in the spool, now. This happens by itself too. Raises MemoryUnavailable when the disk fails."""
         return await self._recorder.drainer.drain()
@@ -443,15 +466,6 @@ class MemoryClient:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.aclose()
-
-
-def scope_of(who: Who) -> Scope:
-    """Raises InvalidInput."""
-    if isinstance(who, Scope):
-        return who
-    if not isinstance(who, tuple) or len(who) != 2:  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
-        raise InvalidInput("a user is (tenant id, user id) or a Scope")
-    return Scope.of(*who)
 
 
 def _turn_of(turn: Turn | Mapping[str, Any]) -> Turn:
