@@ -36,6 +36,7 @@ _EMAIL = re.compile(r"[^\s@<>,;:\"()\[\]\\]{1,64}@(?:[^\W_](?:[\w-]{0,62})\.)+[^
 _MAX_EMAIL_CHARS = 254
 _NUMBER = re.compile(r"\+?[0-9]{3,20}")
 _FILLING = re.compile(r"[\s()./\u00ad\u200b-\u200f\u202a-\u202e\u2010-\u2015\u2060-\u2069-]")
+_WIDE = str.maketrans("＋（）－／．", "+()-/.")
 _TRUNK_ZERO = re.compile(r"^(\s*\+.*?)\(0\)")
 _SAME = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "‐": "-", "‑": "-", "–": "-", "·": " ", "・": " ", "•": " "})
 _JOINERS = "\u200c\u200d"
@@ -105,7 +106,7 @@ def email_key(address: str) -> str:
 
 def phone_number(text: str, *, what: str = "phone_number") -> str:
     """A plus where one was given, and digits (of any script, as ASCII). Raises InvalidInput."""
-    plain = unicodedata.normalize("NFKC", text).removeprefix("tel:")
+    plain = text.translate(_WIDE).strip().removeprefix("tel:")
     plain = _FILLING.sub("", _TRUNK_ZERO.sub(r"\1", plain))
     digits = "".join(str(unicodedata.decimal(char, char)) for char in plain)
     if not _NUMBER.fullmatch(digits):

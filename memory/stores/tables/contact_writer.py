@@ -151,9 +151,8 @@ class ContactWriter:
                 entry["contact_id"] = kept
         move_sources(self._records, "contact", from_id=str(dropped), to_id=str(kept))
         # Addresses that the kept one has no field for still lead to it.
-        self._add_aliases(
-            kept, [value for name in UNIQUE_FIELDS if name not in filled and (value := getattr(drop, name)) is not None]
-        )
+        left = {name: getattr(drop, name) for name in UNIQUE_FIELDS if name not in filled and getattr(drop, name) is not None}
+        self._add_aliases(kept, [email_key(value) if name == "email_address" else value for name, value in left.items()])
         self._cite(kept, change)
         return ContactResult(change.effect, kept, "merged", changed)
 

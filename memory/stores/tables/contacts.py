@@ -159,19 +159,25 @@ def _by_id(records: Records, contact_ids: Sequence[int]) -> dict[int, Contact]:
 
 
 def _by_sender(records: Records, sender_ids: Sequence[str]) -> dict[str, int]:
-    """Aliases first, then ids in digits, then unique fields."""
-    found: dict[str, int] = {}
-    keys = {encode_segment(sender_id, what="sender id"): sender_id for sender_id in sender_ids}
-    for some in batches(sorted(keys)):
-        aliases = select(CONTACT_ALIASES.c.alias_key, CONTACT_ALIASES.c.contact_id).where(CONTACT_ALIASES.c.alias_key.in_(some))
-        found.update((keys[row.alias_key], row.contact_id) for row in records.rows(aliases))
+    """Aliases first, then ids in digits, then unique fields, then addresses and numbers that were merged away."""
+    found = _by_alias(records, {sender_id: sender_id for sender_id in sender_ids})
     digits = {sender_id: int(sender_id) for sender_id in sender_ids if sender_id not in found and _is_contact_id(sender_id)}
     known = _kept(records, sorted(digits.values()))
     found |= {sender_id: contact_id for sender_id, contact_id in digits.items() if contact_id in known}
     rest = [sender_id for sender_id in sender_ids if sender_id not in found]
     emails = {sender_id: key for sender_id in rest if (key := _email(sender_id)) is not None}
     numbers = {sender_id: number for sender_id in rest if (number := _number(sender_id)) is not None}
-    return found | _by_field(records, emails, ("email_key",)) | _by_field(records, numbers, ("phone_number", "whatsapp_number"))
+    found |= _by_field(records, emails, ("email_key",)) | _by_field(records, numbers, ("phone_number", "whatsapp_number"))
+    return _by_alias(records, numbers | emails) | found
+
+
+def _by_alias(records: Records, wanted: Mapping[str, str]) -> dict[str, int]:
+    keys = {sender_id: encode_segment(alias, what="sender id") for sender_id, alias in wanted.items()}
+    known: dict[str, int] = {}
+    for some in batches(sorted(set(keys.values()))):
+        aliases = select(CONTACT_ALIASES.c.alias_key, CONTACT_ALIASES.c.contact_id).where(CONTACT_ALIASES.c.alias_key.in_(some))
+        known.update((row.alias_key, row.contact_id) for row in records.rows(aliases))
+    return {sender_id: known[key] for sender_id, key in keys.items() if key in known}
 
 
 def _by_field(records: Records, wanted: Mapping[str, str], columns: Sequence[str]) -> dict[str, int]:
