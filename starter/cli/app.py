@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from starter.cli import engines, operate, profiles, spaces
+from starter.cli import contacts, engines, events, facts, operate, profiles, spaces, windows
 from starter.cli.output import write
 from starter.cli.state import state_of
 
@@ -51,3 +51,7 @@ engines.register(app)
 profiles.register(app)
 operate.register(app)
 spaces.register(app)
+events.register(app)
+windows.register(app)
+facts.register(app)
+contacts.register(app)
