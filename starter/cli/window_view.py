@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterable
+from itertools import groupby
 
-from memory.model.window import CategoryExtraction, Window
+from memory.model.contact import Contact
+from memory.model.window import Window
 from starter.cli.output import one_line
+from starter.window_report import items_of
 from starter.windows import WindowView
 
-MAX_SHOWN_CHARS = 200
-_NAMES = ("contact", "statement", "name", "text", "first_name", "surname", "email_address", "phone_number", "job_title")
-_EXTRAS = ("action", "status", "deadline", "kind", "relation", "merge_with")
+MAX_SHOWN_CHARS = 240
 
 
 def window_row(window: Window) -> tuple[str, ...]:
@@ -35,37 +35,18 @@ def window_row(window: Window) -> tuple[str, ...]:
 WINDOW_COLUMNS = ("window", "events", "trigger", "state", "applied", "confirmed", "dropped", "reason")
 
 
-def extraction_lines(view: WindowView, *, dropped: bool = True) -> list[tuple[str, str]]:
+def extraction_lines(view: WindowView, contacts: Iterable[Contact] = ()) -> list[tuple[str, str]]:
     """Lines with their kind (``head``, ``item``, ``quote``, ``dropped``), category by category."""
-    if view.extraction is None:
-        return []
     lines: list[tuple[str, str]] = []
-    for found in view.extraction.categories:
-        lines.append(("head", _head(view.window, found)))
-        for item in found.items:
-            lines.append(("item", describe(cast(Mapping[str, Any], item.get("item") or {}))))
-            for source in cast(Sequence[Mapping[str, Any]], item.get("sources") or ()):
-                lines.append(("quote", f"“{shortened(str(source.get('quote') or ''))}” ({source.get('event_id') or '?'})"))
-        if dropped:
-            lines += [("dropped", f"{one.reason}: {describe(one.item)}") for one in (*found.dropped, *found.refused)]
+    for category, items in groupby(items_of(view.extraction, contacts), key=lambda one: one.category):
+        lines.append(("head", category.value.replace("_", " ")))
+        for item in items:
+            if item.reason is not None:
+                lines.append(("dropped", f"{shortened(item.text)}: {item.reason}"))
+                continue
+            lines.append(("item", shortened(item.text)))
+            lines += [("quote", f"“{shortened(quote.text)}” [{quote.seq or quote.event_id or '?'}]") for quote in item.quotes]
     return lines
-
-
-def _head(window: Window, found: CategoryExtraction) -> str:
-    outcome = next((one for one in window.outcomes if one.category is found.category), None)
-    if found.failed or (outcome is not None and outcome.state == "failed"):
-        return f"{found.category.value}: failed: {found.failed or (outcome.reason if outcome else '')}"
-    if outcome is None:
-        return f"{found.category.value}: {found.proposed} proposed"
-    gone = sum(outcome.dropped.values())
-    return f"{found.category.value}: {outcome.applied} applied, {outcome.confirmed} known already, {gone} dropped"
-
-
-def describe(item: Mapping[str, Any]) -> str:
-    """An item in one line, whichever category it is of."""
-    said = ", ".join(shortened(str(item[name])) for name in _NAMES if item.get(name))
-    extra = ", ".join(f"{name} {item[name]}" for name in _EXTRAS if item.get(name))
-    return one_line(f"{said} [{extra}]" if extra else said or "(nothing)")
 
 
 def shortened(text: str, most: int = MAX_SHOWN_CHARS) -> str:

@@ -112,14 +112,16 @@ def show(
 
     async def work(state: State) -> None:
         async with open_client(state.settings()) as client:
-            found = await client.windows.show(scope_of(tenant, user), window_id)
+            scope = scope_of(tenant, user)
+            found = await client.windows.show(scope, window_id)
+            people = await client.contacts.filter(scope, limit=1_000)
         if as_json:
             emit_json(_fields(found))
             return
         _print([found.window])
         write(f"\n{safe_text(found.transcript.rstrip())}\n")
         marks = {"head": "\n", "item": "  + ", "quote": "      ", "dropped": "  - "}
-        for kind, line in extraction_lines(found):
+        for kind, line in extraction_lines(found, people):
             write(f"{marks[kind]}{safe_text(line)}\n")
         if found.extraction is None:
             write("\nnothing was extracted (yet)\n")
