@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -33,12 +33,20 @@ from starter.cli.state import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from memory.model.scope import Scope
     from memory.ports import EventLog
     from memory.settings import Settings
     from starter.client import MemoryClient
     from starter.conversations import Conversation
     from starter.demo import DemoReport, TurnReport
     from starter.dev import LocalStack
+    from starter.event_files import EventStream
+
+DEFAULT_CONVERSATION = "product-manager"
+EVENTS_USER = "office"
+SHIPPED_NAME = "events-office"
+DEMO_QUERIES = (("the windows of the library", "until when", "Adresse"), ("when is the meeting with the client", "会议"))
+"""Of facts and of messages, for the shipped events."""
 
 
 def register(app: typer.Typer) -> None:
@@ -156,28 +164,36 @@ def demo(
     ctx: typer.Context,
     conversation: Annotated[
         str, typer.Argument(help="A shipped conversation, a file, or - for standard input; see docs/conversation-format.md.")
-    ] = "product-manager",
+    ] = DEFAULT_CONVERSATION,
     keep: Annotated[bool, typer.Option("--keep", help="Stay up afterwards, to look around, until Ctrl-C.")] = False,
     model: Annotated[
         str | None, typer.Option("--model", help="provider:model; default: the setting, and that is simulated.")
     ] = None,
+    events: Annotated[
+        str | None, typer.Option("--events", help="Play this file of events alone: one a line (JSON), or a LoCoMo dialogue.")
+    ] = None,
+    sample: Annotated[str | None, typer.Option("--sample", help="With --events: which conversation of a LoCoMo file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Play a conversation through real servers.
 
-    Shows for every turn what was decided and what it changed in the profile.
+    Shows for every turn what was decided and what it changed in the profile. After the conversation that is played by default,
+    some weeks of an office's events follow: what each window took from them, in which words it was said, and searches.
 
     Uses a running `afterturn dev` of this data folder with a fresh user; without one, servers of its own in a folder that is
-    removed at the end. Exit code 1 when a turn was kept because of a failure or a secret reached the profile.
+    removed at the end. Exit code 1 when a turn was kept because of a failure, a window failed, or a secret reached the profile.
     """
     from starter.conversations import load_conversation
+    from starter.event_files import load_events
 
     state = state_of(ctx)
-    loaded = load_conversation(conversation)
+    loaded = load_conversation(conversation) if events is None else None
+    shipped = SHIPPED_NAME if conversation == DEFAULT_CONVERSATION else None
+    file = shipped if events is None else events
+    stream = load_events(file, sample=sample) if file is not None else None
     settings = state.settings()
     _check_model(settings, model or settings.language_model)
-    report = run(_demo(state, settings, loaded, keep=keep, model=model, as_json=as_json), patient=True)
-    if not report.ok:
+    if not run(_demo(state, settings, loaded, stream, keep=keep, model=model, as_json=as_json), patient=True):
         raise typer.Exit(1)
 
 
@@ -196,29 +212,59 @@ def _check_model(settings: Settings, name: str) -> None:
 
 
 async def _demo(
-    state: State, settings: Settings, conversation: Conversation, *, keep: bool, model: str | None, as_json: bool
-) -> DemoReport:
+    state: State,
+    settings: Settings,
+    conversation: Conversation | None,
+    stream: EventStream | None,
+    *,
+    keep: bool,
+    model: str | None,
+    as_json: bool,
+) -> bool:
+    """Whether all went well. A conversation, a stream of events, or first the one and then the other."""
+    from starter.cli.demo_events_view import events_json, show_events, show_stream
     from starter.cli.demo_view import report_json, show_end, show_start
+    from starter.demo_events import play_events
     from starter.dev import workflow_url
 
     started = asyncio.get_running_loop().time()
     console = stderr() if as_json else stdout()
-    async with _surroundings(state, settings, conversation, model) as place:
+    async with _surroundings(state, settings, model) as place:
         used = model or place.settings.language_model
-        show_start(console, conversation, model=used, where=place.where)
-        report = await _play(console, place, conversation, model, started)
-        run_id = next((turn.run_id for turn in reversed(report.turns) if turn.run_id), None)
-        scope = scope_of(report.tenant, report.user)
-        url = workflow_url(place.web_ui, place.namespace, scope.post_answer_workflow_id, run_id) if place.web_ui else None
-        show_end(console, report, run_url=url, stays=keep or place.stack is None)
+        documents: dict[str, Any] = {}
+        last_lines: list[str] = []
+        scopes: list[Scope] = []
+        ok = True
+        if conversation is not None:
+            show_start(console, conversation, model=used, where=place.where)
+            report = await _play(console, place, conversation, model, started)
+            run_id = next((turn.run_id for turn in reversed(report.turns) if turn.run_id), None)
+            scopes.append(scope_of(report.tenant, report.user))
+            url = None
+            if place.web_ui:
+                url = workflow_url(place.web_ui, place.namespace, scopes[0].post_answer_workflow_id, run_id)
+            show_end(console, report, run_url=url, stays=keep or place.stack is None)
+            documents = report_json(report, model=used, run_url=url)
+            last_lines, ok = [report.last_line], report.ok
+        if stream is not None:
+            user = EVENTS_USER if place.stack is not None else f"{EVENTS_USER}-{_run_name()}"
+            scopes.append(scope_of(DEFAULT_TENANT, user))
+            show_stream(console, stream)
+            queries = DEMO_QUERIES if stream.name == SHIPPED_NAME else ((), ())
+            played = await play_events(place.client, scopes[-1], stream, fact_queries=queries[0], event_queries=queries[1])
+            show_events(console, played)
+            documents |= {"events": events_json(played)} if documents else events_json(played)
+            last_lines.insert(0, played.last_line)
+            ok = ok and played.ok
         if as_json:
-            emit_json(report_json(report, model=used, run_url=url))
+            emit_json(documents)
         if keep:
-            _show_how_to_look(console, place, report)
-        console.print(report.last_line, markup=False)
+            _show_how_to_look(console, place, scopes)
+        for line in last_lines:
+            console.print(line, markup=False)
         if keep:
             await (until_signalled() if place.stack is None else _until_stopped_or_broken(place.stack))
-    return report
+    return ok
 
 
 async def _play(
@@ -271,19 +317,19 @@ def _progress(console: Console, total: int) -> Generator[Callable[[], None]]:
         yield lambda: bar.advance(task)
 
 
-def _show_how_to_look(console: Console, place: _Surroundings, report: DemoReport) -> None:
+def _show_how_to_look(console: Console, place: _Surroundings, scopes: Sequence[Scope]) -> None:
     from shlex import quote
 
     folder = "" if place.stack is None else f"--data-dir {quote(str(place.stack.data_dir))} "
-    who = f"--tenant {quote(report.tenant)} --user {quote(report.user)}"
-    console.print(safe_text(f"look around: afterturn {folder}profile history {who}"), markup=False)
+    for scope in scopes:
+        who = f"--tenant {quote(scope.tenant_id)} --user {quote(scope.user_id)}"
+        what = "window list" if scope.user_id.startswith(EVENTS_USER) else "profile history"
+        console.print(safe_text(f"look around: afterturn {folder}{what} {who}"), markup=False)
     console.print("staying up until Ctrl-C")
 
 
 @asynccontextmanager
-async def _surroundings(
-    state: State, settings: Settings, conversation: Conversation, model: str | None
-) -> AsyncGenerator[_Surroundings]:
+async def _surroundings(state: State, settings: Settings, model: str | None) -> AsyncGenerator[_Surroundings]:
     from memory.settings import read_dev_file
 
     running = read_dev_file(settings.data_dir)
@@ -299,10 +345,13 @@ async def _surroundings(
                 where=f"played on the running `afterturn dev` (process {running['pid']})",
             )
         return
+    from memory.model.category import Category
     from starter.dev import LocalStack
 
     folder = Path(tempfile.mkdtemp(prefix="afterturn-demo-"))
     overrides: dict[str, Any] = {"language_model": model} if model else {}
+    # All that there is to see; messages are found by their words, so that nobody waits for an embedder.
+    overrides |= {f"memory_{category.value}": True for category in Category} | {"embed_events": False}
     try:
         console = stderr()
         with _steps(console) as step:
