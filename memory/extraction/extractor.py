@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from memory.categories.spec import CategorySpec
-from memory.extraction.ground import Grounds, shown
+from memory.extraction.found import Found
+from memory.extraction.ground import Grounds
 from memory.model.category import Category
 from memory.model.errors import MalformedOutput, ModelRejected
-from memory.model.extraction_schema import Sections, read_reply, reply_schema
-from memory.model.items import ContactTextItem, Dropped, DropReason, Grounded
+from memory.model.event import MessageEvent
+from memory.model.evidence import text_of
+from memory.model.extraction_schema import Sections, looks_cut_off, read_reply, reply_schema
+from memory.model.items import ContactTextItem
 from memory.model.window import CategoryExtraction, Extraction, StoredEvent, Window
 from memory.ports import ChatModel, ChatReply, ChatRequest, StopReason, Usage
 from memory.prompts import PROMPT_VERSION, with_more_room
@@ -20,6 +23,8 @@ from memory.prompts.extraction import STAGE, Known, extraction_request
 
 MAX_MODEL_CALLS: Final = 24
 """In one extraction: the window, more room, its halves, single categories again."""
+MAX_LINES: Final = 200
+"""Of one prompt; more are extracted from in parts."""
 MIN_EVENTS: Final = 4
 """So few lines are not split any further."""
 LONG_PROMPT_CHARS: Final = 20_000
@@ -42,17 +47,14 @@ class ExtractionResult:
 
 @dataclass
 class _Work:
-    """What has been found so far."""
+    """What has been found and spent so far."""
 
     specs: Sequence[CategorySpec]
-    kept: dict[Category, list[Grounded[Any]]] = field(default_factory=dict[Category, list[Grounded[Any]]])
-    dropped: dict[Category, list[Dropped]] = field(default_factory=dict[Category, list[Dropped]])
-    proposed: dict[Category, int] = field(default_factory=dict[Category, int])
+    found: Found = field(default_factory=Found)
     failed: dict[Category, str] = field(default_factory=dict[Category, str])
     flags: list[str] = field(default_factory=list[str])
     usage: dict[str, Usage] = field(default_factory=dict[str, Usage])
     calls: int = 0
-    parts: int = 0
 
 
 class _CutOff(Exception):
@@ -82,19 +84,10 @@ class Extractor:
             SpendCapReached, StoreUnavailable: of a metered model.
         """
         work = _Work(specs)
-        if events and specs:
+        if specs and any(isinstance(one.event, MessageEvent) and not one.event.is_empty for one in events):
             await self._part(window, events, known, work, now)
         refs = known.refs()
-        categories = tuple(
-            CategoryExtraction(
-                category=spec.category,
-                items=tuple(one.model_dump(mode="json") for one in work.kept.get(spec.category, ())),
-                dropped=tuple(work.dropped.get(spec.category, ())),
-                proposed=work.proposed.get(spec.category, 0),
-                failed=work.failed.get(spec.category),
-            )
-            for spec in specs
-        )
+        categories = tuple(_result(spec.category, work) for spec in specs)
         extraction = Extraction(
             window_id=window.window_id,
             attempt=window.attempt,
@@ -108,40 +101,32 @@ class Extractor:
 
     async def _part(self, window: Window, events: Sequence[StoredEvent], known: Known, work: _Work, now: datetime) -> Known:
         """Extract from these lines; gives what is known after them."""
+        if len(events) > MAX_LINES:
+            return await self._halves(window, events, known, work, now, "long")
+        specs = [spec for spec in work.specs if spec.category not in work.failed]
+        if not specs:
+            return known
         try:
-            sections = await self._sections(window, events, known, work, now)
+            sections = await self._sections(specs, window, events, known, work, now)
         except _CutOff:
             return await self._halves(window, events, known, work, now, "cut_off")
         except ModelRejected:
-            if len(events) < 2 * MIN_EVENTS or sum(len(str(one.event.model_dump())) for one in events) < LONG_PROMPT_CHARS:
+            # The port does not tell a prompt that is too long from other refusals; a short one is not too long.
+            if len(events) < 2 * MIN_EVENTS or sum(len(text_of(one)) for one in events) < LONG_PROMPT_CHARS:
                 raise
             return await self._halves(window, events, known, work, now, "rejected")
-        part = work.parts
-        work.parts += 1
+        work.found.begin_part()
         grounds = Grounds(window, events, known, known.refs())
         origin = f"chunk:{window.window_id[6:]}" if window.window_id.startswith("chunk-") else f"window:{window.window_id}"
-        for spec in work.specs:
-            if spec.category in sections.broken:
-                work.failed[spec.category] = sections.broken[spec.category]
+        for spec in specs:
+            category = spec.category
+            if category in sections.broken:
+                work.failed[category] = sections.broken[category]
                 continue
-            kept, dropped = grounds.check(spec, sections.items.get(spec.category, []), origin)
-            self._add(spec.category, [_of_part(one, part) for one in kept], work)
-            work.dropped.setdefault(spec.category, []).extend([*sections.dropped.get(spec.category, []), *dropped])
-            work.proposed[spec.category] = work.proposed.get(spec.category, 0) + sections.proposed.get(spec.category, 0)
+            kept, dropped = grounds.check(spec, sections.items.get(category, []), origin)
+            malformed = sections.dropped.get(category, [])
+            work.found.add(category, kept, [*malformed, *dropped], proposed=sections.proposed.get(category, 0))
         return _after(known, work)
-
-    @staticmethod
-    def _add(category: Category, found: Sequence[Grounded[Any]], work: _Work) -> None:
-        kept = work.kept.setdefault(category, [])
-        keys = {one.key for one in kept}
-        for one in found:
-            if one.key in keys:
-                work.dropped.setdefault(category, []).append(
-                    Dropped(category=category, reason=DropReason.DUPLICATE, item=shown(one.item))
-                )
-            else:
-                keys.add(one.key)
-                kept.append(one)
 
     async def _halves(
         self, window: Window, events: Sequence[StoredEvent], known: Known, work: _Work, now: datetime, why: str
@@ -154,15 +139,23 @@ class Extractor:
         # The second half is told what the first one made of the texts, so that it weaves on and undoes nothing.
         return await self._part(window, events[middle:], known, work, now)
 
-    async def _sections(self, window: Window, events: Sequence[StoredEvent], known: Known, work: _Work, now: datetime) -> Sections:
-        request = self._request(work.specs, window, events, known, now, STAGE)
-        sections = await self._ask(request, work.specs, work)
+    async def _sections(
+        self,
+        specs: Sequence[CategorySpec],
+        window: Window,
+        events: Sequence[StoredEvent],
+        known: Known,
+        work: _Work,
+        now: datetime,
+    ) -> Sections:
+        sections = await self._ask(self._request(specs, window, events, known, now, STAGE), specs, work)
         for category in list(sections.broken):
-            again = [spec for spec in work.specs if spec.category is category]
+            again = [spec for spec in specs if spec.category is category]
             stage = f"{STAGE}_{category.value}"
             try:
                 mended = await self._ask(self._request(again, window, events, known, now, stage), again, work)
-            except (MalformedOutput, _CutOff):
+            except (MalformedOutput, ModelRejected, _CutOff):
+                # The category fails by itself; the others stand.
                 continue
             if category not in mended.broken:
                 del sections.broken[category]
@@ -194,16 +187,13 @@ class Extractor:
         )
 
     async def _ask(self, request: ChatRequest, specs: Sequence[CategorySpec], work: _Work) -> Sections:
-        reply = await self._call(request, work)
-        if reply.stop is StopReason.LENGTH:
+        sections = _read(await self._call(request, work), specs)
+        if sections is None:
             work.flags.append("more_room")
-            wider = with_more_room(request)
-            reply = await self._call(replace(wider, stage=request.stage), work)
-            if reply.stop is StopReason.LENGTH:
-                raise _CutOff
-        if reply.stop is StopReason.REFUSED:
-            raise ModelRejected("the model refused to extract from the window")
-        return read_reply(reply.text, {spec.category: spec.item for spec in specs})
+            sections = _read(await self._call(replace(with_more_room(request), stage=request.stage), work), specs)
+        if sections is None:
+            raise _CutOff
+        return sections
 
     async def _call(self, request: ChatRequest, work: _Work) -> ChatReply:
         if work.calls >= MAX_MODEL_CALLS:
@@ -215,24 +205,37 @@ class Extractor:
         return reply
 
 
-def _of_part(grounded: Grounded[Any], part: int) -> Grounded[Any]:
-    """``new1`` of a later part is another contact than ``new1`` of the first."""
-    if part == 0:
-        return grounded
-    item = grounded.item
-    renamed = {
-        name: f"{ref}p{part}"
-        for name in ("contact", "merge_with")
-        if isinstance(ref := getattr(item, name, None), str) and ref.startswith("new")
-    }
-    return grounded.model_copy(update={"item": item.model_copy(update=renamed)}) if renamed else grounded
+def _read(reply: ChatReply, specs: Sequence[CategorySpec]) -> Sections | None:
+    """None: it is cut off. Of such a reply nothing is kept: what is missing cannot be told from what there was not."""
+    if reply.stop is StopReason.LENGTH:
+        return None
+    if reply.stop is StopReason.REFUSED:
+        raise ModelRejected("the model refused to extract from the window")
+    try:
+        return read_reply(reply.text, {spec.category: spec.item for spec in specs})
+    except MalformedOutput:
+        if looks_cut_off(reply.text):
+            return None
+        raise
+
+
+def _result(category: Category, work: _Work) -> CategoryExtraction:
+    """Of a category that failed in one part nothing is taken: the window runs again for it, as a whole."""
+    failed = work.failed.get(category)
+    return CategoryExtraction(
+        category=category,
+        items=() if failed else tuple(one.model_dump(mode="json") for one in work.found.kept.get(category, ())),
+        dropped=tuple(work.found.dropped.get(category, ())),
+        proposed=work.found.proposed.get(category, 0),
+        failed=failed,
+    )
 
 
 def _after(known: Known, work: _Work) -> Known:
     """What is known, with the texts that were extracted so far in place of the old ones."""
     texts: dict[str, dict[str, str]] = {}
     for category, name in _TEXTS.items():
-        for one in work.kept.get(category, ()):
+        for one in work.found.kept.get(category, ()):
             if isinstance(one.item, ContactTextItem):
                 texts.setdefault(one.item.contact, {})[name] = one.item.text
     contacts = tuple(

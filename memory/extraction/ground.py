@@ -5,24 +5,65 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, cast
 
 from memory.categories.spec import CategorySpec
 from memory.model.category import Category
-from memory.model.evidence import cited_events, is_assistants_own, is_grounded, keeps_script, normalised, sources_of, text_of
+from memory.model.echo import Instructions
+from memory.model.event import MessageEvent
+from memory.model.evidence import (
+    cited_events,
+    is_assent,
+    is_assistants_own,
+    keeps_script,
+    normalised,
+    sources_of,
+    text_of,
+)
+from memory.model.grounding import Support
 from memory.model.ids import short_hash
 from memory.model.items import ContactItem, ContactTextItem, Dropped, DropReason, Grounded, Item, KnowledgeItem, TaskItem
 from memory.model.redaction import redact
+from memory.model.sentences import sentences
 from memory.model.shield import handled_by
 from memory.model.transcript import stamp
 from memory.model.window import StoredEvent, Window
+from memory.prompts import all_prompt_texts
 from memory.prompts.extraction import Known
 
 NEIGHBOURS: Final = 3
 """Lines before a cited one that may name what it speaks of."""
+MIN_SHARE: Final = 0.4
+"""So much of a statement's telling words was said in its lines, or is known."""
+MIN_TEXT_SHARE: Final = 0.34
+"""Of a task and of a text about a contact, which are worded more freely."""
+MIN_HEARD: Final = 0.25
+"""Of the same, by others than the assistant: more than the words of a question to which the assistant's memory is the answer."""
 
 _REF_FIELDS: Final = ("contact", "merge_with", "task", "related")
-_TEXT_FIELDS: Final = ("statement", "subject", "text", "name", "description", "first_name", "surname", "job_title")
+_TEXT_FIELDS: Final = ("statement", "subject", "text", "name", "description", "job_title")
+_NAME_FIELDS: Final = ("first_name", "surname")
+_VALUE_FIELDS: Final = ("email_address", "phone_number", "whatsapp_number")
+_SAME_DIGITS: Final = 7
+"""Last digits of a telephone number: the code before them is written in many ways."""
+_NO_CONTENT: Final[Mapping[type[Item], frozenset[str]]] = {
+    KnowledgeItem: frozenset({"confidence", "topics", "kind", "subject"}),
+    TaskItem: frozenset({"tags", "priority", "description"}),
+}
+"""Fields that may be worded anew while the item is the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What an item may rest on. ``given``: what was known, and names and days of the lines."""
+
+    lines: tuple[str, ...]
+    heard: tuple[str, ...]
+    """Those of others than the assistant."""
+    given: tuple[str, ...]
+    old: tuple[str, ...] = ()
+    """The text, fact or task that the item goes on with."""
 
 
 @dataclass
@@ -40,17 +81,25 @@ class Grounds:
     events: Sequence[StoredEvent]
     known: Known
     refs: Mapping[str, str]
-    created: set[str] = field(default_factory=set[str])
-    """Refs of contacts that the reply creates."""
+    created: dict[str, str] = field(default_factory=dict[str, str])
+    """Refs of contacts that the reply creates, with who they are: the same person, however the reply counts its contacts."""
 
     def check(self, spec: CategorySpec, items: Sequence[Item], origin: str) -> tuple[list[Grounded[Any]], list[Dropped]]:
-        """The items that hold, and those that do not with the reason."""
-        if spec.category is Category.CONTACTS:
-            self.created |= {item.contact for item in items if isinstance(item, ContactItem) and item.action == "create"}
+        """The items that hold, in their order, and those that do not with the reason.
+
+        Contacts that are created have to be checked before what refers to them: the category comes first in a plan.
+        """
+        results: dict[int, Grounded[Any] | str] = {}
+        for place in sorted(range(len(items)), key=lambda place: not _creates(items[place])):
+            item = items[place]
+            result = self._one(spec, item, origin)
+            if _creates(item) and not isinstance(result, str):
+                self.created.setdefault(cast(ContactItem, item).contact, _identity(item))
+            results[place] = result
         kept: list[Grounded[Any]] = []
         dropped: list[Dropped] = []
-        for item in items:
-            result = self._one(spec, item, origin)
+        for place, item in enumerate(items):
+            result = results[place]
             if isinstance(result, str):
                 dropped.append(Dropped(category=spec.category, reason=result, item=shown(item)))
             else:
@@ -69,86 +118,112 @@ class Grounds:
             return DropReason.ASSISTANT_ONLY
         if not self._refs_hold(item):
             return DropReason.UNKNOWN_REF
-        texts = texts_of(item)
+        texts, names, values = texts_of(item), _strings(item, _NAME_FIELDS), _strings(item, _VALUE_FIELDS)
         if any(redact(text).kinds for text in texts):
             return DropReason.ROUTED_ELSEWHERE
-        if handled_by(texts, self.events, spec.shielded_by) is not None:
+        if handled_by([*texts, *names], self.events, spec.shielded_by, values=values) is not None:
             return DropReason.ALREADY_HANDLED
-        told = _told(item)
-        if told and not keeps_script(told, [source.quote for source in sources]):
+        said = self._said(item, cited, off)
+        if not keeps_script(_told(item), [source.quote for source in sources], known=" ".join(said.old)):
             return DropReason.TRANSLATED
-        if not all(is_grounded(text, self._support(item, cited)) for text in texts):
-            return DropReason.UNGROUNDED
+        if (reason := self._unsaid(spec, item, said, cited)) is not None:
+            return reason
         if spec.check is not None and (reason := spec.check(item, cited)) is not None:
             return reason
         return Grounded(key=self._key(spec.category, item), item=item, sources=sources)
 
+    def _unsaid(self, spec: CategorySpec, item: Item, said: _Said, cited: Sequence[StoredEvent]) -> DropReason | None:
+        """Whether the item says more than its lines and what was known."""
+        texts = texts_of(item)
+        support = Support([*said.lines, *said.given, *said.old])
+        free = isinstance(item, ContactTextItem)
+        if any(support.unknown_terms(text, free=free) for text in texts):
+            return DropReason.UNGROUNDED
+        if any(map(support.unknown_names, _strings(item, _NAME_FIELDS))):
+            return DropReason.UNGROUNDED
+        if not all(_was_said(value, [*said.lines, *said.given, *said.old]) for value in _strings(item, _VALUE_FIELDS)):
+            return DropReason.UNGROUNDED
+        whole = "\n".join(texts)
+        least = MIN_SHARE if isinstance(item, KnowledgeItem) else MIN_TEXT_SHARE
+        if support.share(whole) < least or _is_prompt_text(texts, said):
+            return DropReason.UNGROUNDED
+        if spec.user_evidence and whole and Support([*said.heard, *said.given, *said.old]).share(whole) < MIN_HEARD:
+            numbers = {number for number, stored in enumerate(self.events, 1) if stored in cited and not is_assistants_own(stored)}
+            if not any(is_assent(evidence.quote) for evidence in item.evidence if evidence.event in numbers):
+                return DropReason.ASSISTANT_ONLY
+        return None
+
     def _refs_hold(self, item: Item) -> bool:
+        if isinstance(item, ContactItem):
+            if item.action == "create" and item.contact.startswith("new"):
+                return True
+            if item.action == "merge" and item.merge_with is None:
+                return False
         for name in _REF_FIELDS:
             ref = getattr(item, name, None)
-            if ref is None:
-                continue
-            if isinstance(item, KnowledgeItem) and item.relation == "new":
+            if ref is None or (isinstance(item, KnowledgeItem) and item.relation == "new"):
                 continue
             if ref not in self.refs and ref not in self.created:
                 return False
         return True
 
-    def _support(self, item: Item, cited: Sequence[StoredEvent]) -> list[str]:
-        """What names and numbers of the item may come from."""
-        people = [part for contact in self.known.contacts for part in (contact.name, *contact.aliases) if part]
-        people += [contact.job_title for contact in self.known.contacts if contact.job_title]
-        days = [stamp(stored.event.timestamp)[:10] for stored in cited]
+    def _said(self, item: Item, cited: Sequence[StoredEvent], off: Sequence[str]) -> _Said:
+        """Of a text about a contact, the whole window; else the cited lines and those shortly before."""
         if isinstance(item, ContactTextItem):
-            number = self.refs.get(item.contact)
-            old = [
-                text
-                for contact in self.known.contacts
-                if str(contact.contact_id) == number
-                for text in (
-                    contact.bio,
-                    contact.rolling_summary,
-                    contact.response_policy,
-                    contact.email_address,
-                    contact.phone_number,
-                )
-                if text
-            ]
-            return [*people, *days, *old, *(text_of(stored) for stored in self.events)]
-        places = {stored.seq: place for place, stored in enumerate(self.events)}
-        near = {place for stored in cited for place in range(max(0, places[stored.seq] - NEIGHBOURS), places[stored.seq] + 1)}
-        said = [text_of(self.events[place]) for place in sorted(near)]
-        related = [text for text in self._related_texts(item) if text]
-        return [*people, *days, *said, *related]
+            near = [stored for stored in self.events if stored.space_id not in off]
+        else:
+            places = {stored.seq: place for place, stored in enumerate(self.events)}
+            wanted = {place for stored in cited for place in range(max(0, places[stored.seq] - NEIGHBOURS), places[stored.seq] + 1)}
+            near = [self.events[place] for place in sorted(wanted) if self.events[place].space_id not in off]
+        people = [part for contact in self.known.contacts for part in (contact.name, contact.job_title, *contact.aliases) if part]
+        people += [person for stored in near for person in _people(stored)]
+        days = [stamp(stored.event.timestamp)[:10] for stored in cited]
+        return _Said(
+            lines=tuple(text_of(stored) for stored in near),
+            heard=tuple(text_of(stored) for stored in near if not is_assistants_own(stored)),
+            given=(*people, *days),
+            old=tuple(text for text in self._old_texts(item) if text),
+        )
 
-    def _related_texts(self, item: Item) -> list[str]:
+    def _old_texts(self, item: Item) -> list[str | None]:
         if isinstance(item, KnowledgeItem) and item.related:
             wanted = self.refs.get(item.related)
             return [part for fact in self.known.facts if fact.fact_id == wanted for part in (fact.statement, fact.subject)]
         if isinstance(item, TaskItem) and item.task:
             wanted = self.refs.get(item.task)
             return [part for task in self.known.tasks if task.task_id == wanted for part in (task.name, task.description)]
+        if isinstance(item, ContactTextItem):
+            wanted = self.refs.get(item.contact)
+            return [
+                text
+                for contact in self.known.contacts
+                if str(contact.contact_id) == wanted
+                for text in (contact.bio, contact.rolling_summary, contact.response_policy, *_values_of(contact))
+            ]
         return []
 
     def _key(self, category: Category, item: Item) -> str:
         """Of user, window and content; refs by what they stand for, so that another numbering gives the same key."""
+        left_out = {"evidence", *_NO_CONTENT.get(type(item), ())}
+        if isinstance(item, TaskItem) and item.action != "create":
+            left_out = {"evidence", "tags"}
+        if _creates(item):
+            left_out.add("contact")
         content = {
-            name: self.refs.get(value, value) if name in _REF_FIELDS and isinstance(value, str) else _plain(value)
-            for name, value in item.model_dump(exclude={"evidence"}, exclude_none=True).items()
+            name: self._meant(value) if name in _REF_FIELDS and isinstance(value, str) else _plain(value)
+            for name, value in item.model_dump(exclude=left_out, exclude_none=True).items()
         }
         scope = self.window.scope
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, default=str)
         return short_hash(scope.tenant, scope.user, self.window.window_id, category.value, canonical)
 
+    def _meant(self, ref: str) -> str:
+        return self.refs.get(ref) or self.created.get(ref) or ref
+
 
 def texts_of(item: Item) -> list[str]:
-    """What an item says in words."""
-    return [value for name in _TEXT_FIELDS if isinstance(value := getattr(item, name, None), str) and value]
-
-
-def _told(item: Item) -> str:
-    """The part that has to be in the language of its source."""
-    return " ".join(value for name in ("statement", "text", "name") if isinstance(value := getattr(item, name, None), str))
+    """What an item says in words, beside names."""
+    return _strings(item, _TEXT_FIELDS)
 
 
 def shown(item: Item) -> dict[str, Any]:
@@ -159,9 +234,56 @@ def shown(item: Item) -> dict[str, Any]:
     }
 
 
+def _strings(item: Item, names: Sequence[str]) -> list[str]:
+    return [value for name in names if isinstance(value := getattr(item, name, None), str) and value.strip()]
+
+
+def _told(item: Item) -> str:
+    """The part that has to be in the language of its source."""
+    return " ".join(_strings(item, ("statement", "text", "name", "description")))
+
+
+def _creates(item: Item) -> bool:
+    return isinstance(item, ContactItem) and item.action == "create"
+
+
+def _identity(item: Item) -> str:
+    return "new:" + "|".join(normalised(value) for value in _strings(item, (*_NAME_FIELDS, *_VALUE_FIELDS)))
+
+
+def _people(stored: StoredEvent) -> list[str]:
+    event = stored.event
+    return [event.sender_id, *event.receiver_ids] if isinstance(event, MessageEvent) else []
+
+
+def _values_of(contact: Any) -> list[str | None]:
+    return [getattr(contact, name) for name in _VALUE_FIELDS]
+
+
+def _was_said(value: str, texts: Sequence[str]) -> bool:
+    """An address as it is; of a telephone number the last digits, whatever stands between them."""
+    if "@" in value:
+        return any(normalised(value) in normalised(text) for text in texts)
+    digits = "".join(filter(str.isdigit, normalised(value)))[-_SAME_DIGITS:]
+    return bool(digits) and any(digits in "".join(filter(str.isdigit, normalised(text))) for text in texts)
+
+
+@cache
+def _instructions() -> Instructions:
+    return Instructions(all_prompt_texts())
+
+
+def _is_prompt_text(texts: Sequence[str], said: _Said) -> bool:
+    """Whether a sentence of the item is one of the prompt's, and nobody said just that."""
+    for sentence in (one for text in texts for one in sentences(text)):
+        if _instructions().hold(sentence) and not any(normalised(sentence) in normalised(line) for line in said.lines):
+            return True
+    return False
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, str):
         return normalised(value)
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_plain(one) for one in cast(Sequence[Any], value)]
     return value

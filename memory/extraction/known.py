@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 from memory.categories.spec import CategorySpec, Stores
 from memory.model.category import Category
-from memory.model.contact import SYSTEM_CONTACTS, Contact
+from memory.model.contact import SYSTEM_CONTACTS, TEXT_FIELDS, UNIQUE_FIELDS, Contact
 from memory.model.contact_rules import email_address, phone_number
 from memory.model.errors import InvalidInput
 from memory.model.event import ASSISTANT_ID, USER_ID, MessageEvent
+from memory.model.evidence import normalised, text_of
 from memory.model.ids import short_hash
 from memory.model.owner import View
 from memory.model.scope import Scope
 from memory.model.task import LIVE_STATUSES
 from memory.model.window import StoredEvent
+from memory.model.words import fold, is_dense, tokens
 from memory.ports import CreateContact
 from memory.prompts.extraction import Known
 
 MAX_TASKS: Final = 50
 MAX_FACTS: Final = 20
 MAX_CONTACTS: Final = 60
+PAGE: Final = 500
+MAX_READ: Final = 5_000
 MAX_PARTICIPANTS: Final = 40
 MIN_DIGITS: Final = 7
 MAX_DIGITS: Final = 15
@@ -32,6 +36,7 @@ QUERY_CHARS: Final = 20_000
 _ABOUT_PEOPLE: Final = frozenset(
     {Category.CONTACTS, Category.BIOS, Category.ROLLING_SUMMARIES, Category.RESPONSE_POLICIES, Category.TASKS}
 )
+_WITHOUT_TEXTS: Final[Mapping[str, None]] = {name: None for name in TEXT_FIELDS}
 
 
 async def load_known(
@@ -46,19 +51,21 @@ async def load_known(
         StoreUnavailable: a store is away.
     """
     asked = {spec.category for spec in specs}
+    people = bool(asked & _ABOUT_PEOPLE)
+    everyone = await _everyone(stores, scope) if people else {}
     senders = _participants(events)
     participants = dict(await stores.contacts.by_alias(scope, senders))
-    if asked & _ABOUT_PEOPLE:
+    if people:
+        participants.update(_by_name([sender for sender in senders if sender not in participants], everyone))
         unknown = [sender for sender in senders if sender not in participants]
         if unknown:
             changes = [CreateContact(f"sender:{short_hash(sender)}", _fields(sender), (sender,)) for sender in unknown]
             await stores.contacts.apply(scope, changes, origin="sender", now=now)
-            participants = dict(await stores.contacts.by_alias(scope, senders))
+            participants.update(await stores.contacts.by_alias(scope, unknown))
     contacts: dict[int, Contact] = dict(await stores.contacts.get(scope, SYSTEM_CONTACTS))
     contacts.update({contact.contact_id: contact for contact in participants.values()})
-    if asked & _ABOUT_PEOPLE:
-        for contact in await stores.contacts.list(scope, limit=MAX_CONTACTS):
-            contacts.setdefault(contact.contact_id, contact)
+    for contact in _chosen(everyone, events, room=MAX_CONTACTS - len(contacts)):
+        contacts.setdefault(contact.contact_id, contact)
     tasks = await stores.tasks.list(scope, statuses=LIVE_STATUSES, limit=MAX_TASKS) if Category.TASKS in asked else ()
     facts = ()
     if Category.KNOWLEDGE in asked and (query := _said(events)):
@@ -70,6 +77,48 @@ async def load_known(
         facts=facts,
         names={sender: contact.name for sender, contact in participants.items() if contact.name},
     )
+
+
+async def _everyone(stores: Stores, scope: Scope) -> dict[int, Contact]:
+    """All contacts of the user, up to a bound that no address book reaches."""
+    found: dict[int, Contact] = {}
+    after: int | None = None
+    while len(found) < MAX_READ:
+        page = await stores.contacts.list(scope, limit=PAGE, after=after)
+        found.update({contact.contact_id: contact for contact in page})
+        if len(page) < PAGE:
+            break
+        after = page[-1].contact_id
+    return found
+
+
+def _by_name(senders: Sequence[str], everyone: Mapping[int, Contact]) -> dict[str, Contact]:
+    """Senders that are called as exactly one contact is: a transcript that is handed in has names where ids would be."""
+    named: dict[str, list[Contact]] = {}
+    for contact in everyone.values():
+        if contact.name:
+            named.setdefault(normalised(contact.name), []).append(contact)
+    return {sender: found[0] for sender in senders if len(found := named.get(normalised(sender), [])) == 1}
+
+
+def _chosen(everyone: Mapping[int, Contact], events: Sequence[StoredEvent], *, room: int) -> list[Contact]:
+    """Contacts beside those that take part: first the ones that are spoken of; the others by name only, as far as there is room."""
+    said = [text_of(stored) for stored in events]
+    words = {fold(token) for text in said for token in tokens(text)}
+    whole = fold("\n".join(said))
+    mentioned: list[Contact] = []
+    others: list[Contact] = []
+    for contact in everyone.values():
+        (mentioned if _is_mentioned(contact, words, whole) else others).append(contact)
+    return [*mentioned, *(contact.model_copy(update=_WITHOUT_TEXTS) for contact in others)][: max(0, room)]
+
+
+def _is_mentioned(contact: Contact, words: Collection[str], whole: str) -> bool:
+    for token in tokens(contact.name):
+        name = fold(token)
+        if (len(name) > 1 and name in whole) if is_dense(token) else (len(name) > 1 and (name in words or f"{name}'s" in words)):
+            return True
+    return any(value and fold(value) in whole for name in UNIQUE_FIELDS if (value := getattr(contact, name)))
 
 
 def _participants(events: Sequence[StoredEvent]) -> list[str]:

@@ -9,15 +9,18 @@ from typing import Final
 
 from memory.model.event import ASSISTANT_ID, ManagerMethodEvent, MessageEvent
 from memory.model.fact import MAX_QUOTE_CHARS, Source
-from memory.model.grounding import unknown_terms
 from memory.model.items import DropReason, Item
-from memory.model.transcript import clean_text
+from memory.model.redaction import redact
+from memory.model.transcript import clean_text, defuse
 from memory.model.window import StoredEvent
 from memory.model.window_transcript import manager_json
 from memory.model.words import STOP_WORDS, fold, is_dense, tokens
 
 MIN_TELLING_CHARS: Final = 3
 """A quote says something when its words beside the most common ones have so many letters; in dense scripts two do."""
+MAX_ASSENT_CHARS: Final = 200
+MAX_PIECES: Final = 3
+"""Of one quote with words left out: from more, anything can be put together."""
 
 _QUOTE_MARKS = str.maketrans(dict.fromkeys("\"“”„‟«»‹›'’‘‚‛`´′″「」『』＂＇", ""))
 _DASHES = str.maketrans(dict.fromkeys("‐‑‒–—―−", "-"))
@@ -51,18 +54,50 @@ def is_telling(quote: str) -> bool:
 
 
 def has_quote(stored: StoredEvent, quote: str) -> bool:
-    """Whether the words stand in this event, as they are. Words left out in the middle may be marked (``…``)."""
-    said = normalised(text_of(stored))
-    parts = [part for part in _ELLIPSIS.split(normalised(quote).strip(" .,;:!?")) if part]
-    if not parts:
+    """Whether the words stand in this event, as they are and as whole words.
+
+    Words left out in the middle may be marked (``…``), as long as each piece says something by itself.
+    """
+    return stands_in(text_of(stored), quote)
+
+
+def stands_in(text: str, quote: str) -> bool:
+    """As :func:`has_quote`, for a text."""
+    parts = [part.strip(" .,;:!?") for part in _ELLIPSIS.split(normalised(quote))]
+    parts = [part for part in parts if part]
+    if not parts or len(parts) > MAX_PIECES or (len(parts) > 1 and not all(map(is_telling, parts))):
         return False
+    # What could pass for a tag is shown to the model in another form.
+    return _has_parts(normalised(text), parts) or ("<" in text and _has_parts(normalised(defuse(text)), parts))
+
+
+def _has_parts(said: str, parts: Sequence[str]) -> bool:
     position = 0
     for part in parts:
-        found = said.find(part, position)
+        found = _find_words(said, part, position)
         if found < 0:
             return False
         position = found + len(part)
     return True
+
+
+def _find_words(said: str, part: str, start: int) -> int:
+    """Where ``part`` stands from ``start`` on without cutting a word in two; -1: nowhere."""
+    found = said.find(part, start)
+    while found >= 0:
+        end = found + len(part)
+        if not _cuts(said, found) and not _cuts(said, end):
+            return found
+        found = said.find(part, found + 1)
+    return -1
+
+
+def _cuts(text: str, place: int) -> bool:
+    """Whether a word of a script with spaces goes over this place."""
+    if not 0 < place < len(text):
+        return False
+    before, after = text[place - 1], text[place]
+    return before.isalnum() and after.isalnum() and not is_dense(before) and not is_dense(after)
 
 
 def sources_of(item: Item, events: Sequence[StoredEvent], *, origin: str) -> tuple[Source, ...] | DropReason:
@@ -84,6 +119,8 @@ def sources_of(item: Item, events: Sequence[StoredEvent], *, origin: str) -> tup
         stored = events[evidence.event - 1]
         if not has_quote(stored, evidence.quote):
             return DropReason.QUOTE_NOT_FOUND
+        if redact(evidence.quote).kinds:
+            return DropReason.ROUTED_ELSEWHERE
         source = Source(
             event_id=stored.event.event_id,
             seq=stored.seq,
@@ -107,9 +144,19 @@ def is_assistants_own(stored: StoredEvent) -> bool:
     return not isinstance(stored.event, MessageEvent) or stored.event.sender_id == ASSISTANT_ID
 
 
-def is_grounded(text: str, support: Iterable[str]) -> bool:
-    """Whether the names and numbers of ``text`` are all in what supports it."""
-    return not unknown_terms(text, support)
+_ASSENT: Final = re.compile(
+    r"(?:^|[.!?]\s+)\W*(?:oh |and |ah |und )?"
+    r"(?:yes|yep|yeah|yup|right|correct|exactly|precisely|absolutely|sure|ok|okay|agreed|indeed|fine|perfect|deal|done|please do"
+    r"|do it|do that|go ahead|sounds (?:good|great|right)|that(?:'s|’s| is) (?:right|correct|it|true|fine)|that works|works for me"
+    r"|ja|jawohl|genau|richtig|stimmt|gerne?|einverstanden|passt|mach das|machen wir|klar|in ordnung|si|sí|oui|d'accord)\b"
+    r"|^\W*(?:是的?|对的?|對的?|好的?|没错|沒錯|可以|行|嗯|正确|はい|そうです|네|예|نعم|ใช่|да\b)",
+    re.IGNORECASE,
+)
+
+
+def is_assent(quote: str) -> bool:
+    """Whether somebody agrees to what was said before: then the assistant's words stand for theirs."""
+    return len(quote) <= MAX_ASSENT_CHARS and _ASSENT.search(quote) is not None
 
 
 _SCRIPTS: Final = (
@@ -124,13 +171,34 @@ _SCRIPTS: Final = (
     ("greek", re.compile(r"[\u0370-\u03ff]")),
 )
 _MIN_SHARE = 0.3
+_KEPT_SHARE = 0.3
+"""Of the share that a script has in the quotes."""
 
 
-def keeps_script(text: str, quotes: Iterable[str]) -> bool:
-    """Whether a statement is written in a script of its quotes: what was said in Chinese does not come back in English."""
-    said = " ".join(quotes)
-    letters = sum(map(str.isalpha, said))
-    if not letters:
+def keeps_script(text: str, quotes: Iterable[str], *, known: str = "") -> bool:
+    """Whether a text is written in the scripts of its sources: what was said in Chinese does not come back in English.
+
+    Args:
+        text: what was extracted.
+        quotes: what it rests on.
+        known: an older text that it goes on with, if any; one in another script may be gone on with in that script.
+    """
+    said, before, now = _script_shares(" ".join(quotes)), _script_shares(known), _script_shares(text)
+    if not said or not now:
         return True
-    used = (script for _, script in _SCRIPTS if len(script.findall(said)) > _MIN_SHARE * letters)
-    return all(script.search(text) for script in used)
+    for script, share in said.items():
+        if script == "other" or share < _MIN_SHARE:
+            continue
+        wanted = 0.0 if before.get(script, 0.0) < _MIN_SHARE and before else _KEPT_SHARE * share
+        if now.get(script, 0.0) < wanted:
+            return False
+    return all(script == "other" or share < _MIN_SHARE or script in said or script in before for script, share in now.items())
+
+
+def _script_shares(text: str) -> dict[str, float]:
+    """The share of the letters of a text by script; ``other`` are the Latin ones, and those not told apart here."""
+    letters = sum(map(str.isalpha, text))
+    if not letters:
+        return {}
+    shares = {name: count / letters for name, script in _SCRIPTS if (count := len(script.findall(text)))}
+    return {**shares, "other": max(0.0, 1.0 - sum(shares.values()))}

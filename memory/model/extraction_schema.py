@@ -6,7 +6,9 @@ property required, what may be left out is nullable, no bounds and no patterns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from pydantic import BaseModel, ValidationError
@@ -14,9 +16,10 @@ from pydantic import BaseModel, ValidationError
 from memory.model.category import Category
 from memory.model.errors import MalformedOutput
 from memory.model.items import MAX_EVIDENCE, MAX_ITEMS, Dropped, DropReason, Item
-from memory.model.reply import find_json
+from memory.model.reply import find_json, strip_reply
 
 SCHEMA_NAME: Final = "window_items"
+_CHOICES: Final = ("action", "relation", "kind", "status", "priority")
 _KEPT = ("type", "enum", "description", "items", "properties", "anyOf", "const")
 
 
@@ -53,15 +56,14 @@ def _strict(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[s
     return kept
 
 
-class Sections(BaseModel):
+@dataclass
+class Sections:
     """A reply, by category: its items, what was malformed, and the categories whose section cannot be read."""
 
-    items: dict[Category, list[Item]] = {}
-    dropped: dict[Category, list[Dropped]] = {}
-    proposed: dict[Category, int] = {}
-    broken: dict[Category, str] = {}
-
-    model_config = {"arbitrary_types_allowed": True}
+    items: dict[Category, list[Item]] = field(default_factory=dict[Category, list[Item]])
+    dropped: dict[Category, list[Dropped]] = field(default_factory=dict[Category, list[Dropped]])
+    proposed: dict[Category, int] = field(default_factory=dict[Category, int])
+    broken: dict[Category, str] = field(default_factory=dict[Category, str])
 
 
 def read_reply(text: str, items: Mapping[Category, type[Item]]) -> Sections:
@@ -70,10 +72,12 @@ def read_reply(text: str, items: Mapping[Category, type[Item]]) -> Sections:
     Raises:
         MalformedOutput: there is no JSON object with a section of one of these categories.
     """
-    found = _object(text, list(items))
-    sections = Sections()
+    found, unclear = _objects(text, list(items))
+    sections = Sections(broken=unclear)
     for category, item_type in items.items():
-        section: Any = found.get(category.value)
+        if category in unclear:
+            continue
+        section: Any = found.get(category)
         if isinstance(section, dict) and "evidence" in section:
             section = [cast(dict[str, Any], section)]
         if section is not None and not isinstance(section, list):
@@ -88,14 +92,65 @@ def read_reply(text: str, items: Mapping[Category, type[Item]]) -> Sections:
     return sections
 
 
-def _object(text: str, categories: Sequence[Category]) -> dict[str, Any]:
-    problem: MalformedOutput | None = None
+def looks_cut_off(text: str) -> bool:
+    """Whether an unreadable reply has begun its JSON and not come to its end: some servers cut off and do not say so."""
+    body = strip_reply(text)
+    start = body.find("{")
+    return start >= 0 and '"' in body[start:] and body[start:].count("{") > body[start:].count("}")
+
+
+def _objects(text: str, categories: Sequence[Category]) -> tuple[dict[Category, Any], dict[Category, str]]:
+    """The sections, wherever they stand: in one object, in one each, in an object around them, or as a bare list for one category.
+
+    The second: categories of which the reply has several different sections.
+    """
+    whole = _whole(text)
+    if len(categories) == 1 and isinstance(whole, list) and all(_is_item(one) for one in cast(list[Any], whole)):
+        return {categories[0]: whole}, {}
+    found: dict[Category, Any] = {}
+    unclear: dict[Category, str] = {}
+    problem = MalformedOutput("no category was asked for")
+    outer = _wrapped(whole, {category.value for category in categories})
     for category in categories:
+        if outer is not None and category.value in outer:
+            found[category] = outer[category.value]
+            continue
         try:
-            return find_json(text, category.value)
+            found[category] = find_json(text, category.value)[category.value]
         except MalformedOutput as error:
             problem = error
-    raise problem or MalformedOutput("no category was asked for")
+            if "several" in str(error):
+                unclear[category] = "several_sections"
+    if not found:
+        raise problem
+    return found, unclear
+
+
+def _whole(text: str) -> Any:
+    """The reply as one JSON value; None where it is more or less than that."""
+    try:
+        return json.loads(strip_reply(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_item(value: Any) -> bool:
+    return isinstance(value, dict) and "evidence" in value
+
+
+def _wrapped(value: Any, names: Collection[str]) -> dict[str, Any] | None:
+    """The object with the sections, within another object or a list of one."""
+    inner = value
+    for _ in range(3):
+        if isinstance(inner, list) and len(cast(list[Any], inner)) == 1:
+            inner = cast(list[Any], inner)[0]
+        if not isinstance(inner, dict):
+            return None
+        given = cast(dict[str, Any], inner)
+        if not given.keys().isdisjoint(names):
+            return given
+        inner = next(iter(given.values())) if len(given) == 1 else None
+    return None
 
 
 def _read_items(category: Category, entries: Sequence[Any], item_type: type[Item]) -> tuple[list[Item], list[Dropped]]:
@@ -105,12 +160,27 @@ def _read_items(category: Category, entries: Sequence[Any], item_type: type[Item
         given = cast(dict[str, Any], entry) if isinstance(entry, dict) else {}
         if place >= MAX_ITEMS:
             dropped.append(Dropped(category=category, reason=DropReason.TOO_MANY, item=_bounded(given)))
-            continue
-        try:
-            kept.append(item_type.model_validate(_mended(given)))
-        except ValidationError:
+        elif (item := _read_item(given, item_type)) is None:
             dropped.append(Dropped(category=category, reason=DropReason.MALFORMED, item=_bounded(given)))
+        else:
+            kept.append(item)
     return kept, dropped
+
+
+def _read_item(given: Mapping[str, Any], item_type: type[Item]) -> Item | None:
+    """None: it cannot be read. What it may lack and has in a wrong form is left out."""
+    mended = _mended(given)
+    try:
+        return item_type.model_validate(mended)
+    except ValidationError as error:
+        wrong = {str(one["loc"][0]) for one in error.errors(include_input=False, include_url=False) if one["loc"]}
+    optional = {name for name, info in item_type.model_fields.items() if not info.is_required()} - {"evidence"}
+    if not wrong <= optional:
+        return None
+    try:
+        return item_type.model_validate({name: value for name, value in mended.items() if name not in wrong})
+    except ValidationError:
+        return None
 
 
 def _mended(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,6 +194,12 @@ def _mended(entry: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("topics", "tags"):
         if isinstance(mended.get(name), str):
             mended[name] = [part.strip() for part in mended[name].split(",") if part.strip()]
+    for name in _CHOICES:
+        if isinstance(mended.get(name), str):
+            mended[name] = "_".join(mended[name].casefold().replace("-", " ").split())
+    for name in ("phone_number", "whatsapp_number"):
+        if isinstance(mended.get(name), int) and not isinstance(mended[name], bool):
+            mended[name] = str(mended[name])
     return mended
 
 

@@ -1,4 +1,4 @@
-"""Whether a shortened profile says something that the long one does not.
+"""Whether a shortened profile says something that the long one does not, or a text something that its sources do not.
 
 Numbers must be there before. So must names and terms: words that are capitalised inside a sentence, in capitals, or mixed. Other
 words may change when sentences are merged, as long as every bullet mostly stays with the words of the profile. When in doubt the
@@ -35,6 +35,32 @@ _NEUTRAL_WORDS = """
     monday tuesday wednesday thursday friday saturday sunday utc
 """
 _NEUTRAL = frozenset(fold(word) for word in _NEUTRAL_WORDS.split())
+_OPENERS = """
+    access accounts agreement all always announcement any anyone applications approval approvals articles asked business change
+    changes client clients code company confirm contracts customer customers cost costs data decision delivery departments
+    discuss documents each employee employees every everybody everyone everything exceptions expenses external files find fixed
+    follow get group help holidays hours however important internal invoices issue issues it's items keep let make management
+    manager managers many may maximum meeting meetings members minimum must neither new no nobody none not note number office
+    offices once one only open orders other otherwise parties payment payments people policy prepare price prices procedure
+    process product products provide purchase quarterly releases remember reminder reports request requests require requirement
+    reservation reserve review revised rule rules sales schedule send server servers services share shipping since software
+    someone staff starting status support system systems take talk teams tell their they they're travel two until update updates
+    use users vendor vendors version visitors weekly what when where who work workers write yearly you're your
+    alle angestellte ausgaben ausnahmen besprechungen bestellungen büro daten dienstag die donnerstag entscheidung frage jede
+    jeder jedes kosten kunde kunden kundinnen lieferung lieferungen mitarbeitende mitarbeiter mitarbeiterinnen niemand nur
+    personal preise rechnungen regel regeln regelung reisen richtlinie seit sitzungen software standard system treffen
+    verträge vertrag vorgabe während wegen zahlungen
+"""
+_OPENER = re.compile(
+    "|".join(sorted({re.escape(fold(word)) for word in _OPENERS.split()})) + r"|.*(?:ing|tion|tions|ment|ments|ung|ungen)"
+)
+"""What sentences begin with that name no one and nothing in particular."""
+_ACTS = re.compile(
+    r"['’]s\b|\s+(?:is|was|has|had|will|works?|worked|lives?|lived|leads?|led|runs|owns|wants|likes|said|says|asked|asks|told|knows|prefers"
+    r"|became|joined|moved|plans|needs|and [A-ZÄÖÜ]"
+    r"|ist|war|hat|hatte|wird|arbeitet|wohnt|lebt|leitet|möchte|mag|sagt|sagte|braucht|und [A-ZÄÖÜ]"
+    r")(?![\w'’])"
+)
 _NEUTRAL_DENSE = re.compile(
     "用户|目前|项目|工作|喜欢|偏好|使用|以及|熟悉|擅长|正在|相关|回答|公司|职位|姓名|名字|语言|时区|所在地"
     r"|と|の|を|は|が|です|ます"
@@ -68,21 +94,59 @@ def find_invention(before: Profile, after: Profile) -> str | None:
     return None
 
 
-def unknown_terms(text: str, support: Iterable[str]) -> list[str]:
-    """Numbers, names and terms of ``text`` that are in none of the supporting texts, in order."""
-    known = _Vocabulary(support)
-    unknown: list[str] = []
-    for line in text.splitlines():
-        found = _Line(line)
-        unknown += [number for number in found.numbers if number not in known.numbers]
-        unknown += [name for name in found.names if not known.has_name(name)]
-    return unknown
+class Support:
+    """What a text may rest on: the vocabulary of other texts."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = [line for text in texts for line in text.splitlines()]
+        self._known = _Vocabulary(self._texts)
+        self._dense = fold("".join(self._texts))
+
+    def unknown_terms(self, text: str, *, free: bool = False) -> list[str]:
+        """Numbers, names and terms of ``text`` that are in none of the texts, in order.
+
+        A capital letter at the start of a sentence says little. The word there counts as a name when no form of it was said and it
+        is none of the words that sentences usually begin with; in a ``free`` text, worded by the writer, when it is the one who
+        does something ("Zelda leads …").
+        """
+        unknown: list[str] = []
+        for line in text.splitlines():
+            found = _Line(line)
+            unknown += [number for number in found.numbers if number not in self._known.numbers]
+            unknown += [name for name in found.names if not self._known.has_name(name)]
+            begins = found.actors if free else found.openers
+            unknown += [word for word in begins if not self._known.has_word(word) and not _OPENER.fullmatch(word)]
+        return unknown
+
+    def unknown_names(self, name: str) -> list[str]:
+        """Words of a name that were not said just so, whatever their case and accents."""
+        return [
+            token
+            for token in tokens(name)
+            if (fold(token) not in self._dense if is_dense(token) else not self._known.has_exactly(fold(token)))
+        ]
+
+    def share(self, text: str) -> float:
+        """How much of what ``text`` says, by its telling words, was said: 0 to 1; 1 for a text without such words."""
+        known = total = 0.0
+        for line in text.splitlines():
+            found = _Line(line)
+            words = [*found.words, *found.names]
+            total += len(words) + len(found.numbers)
+            known += sum(map(self._known.has_word, words)) + sum(number in self._known.numbers for number in found.numbers)
+            for run in found.dense:
+                units = pairs(fold(run))
+                total += len(units) / 2
+                known += sum(map(self._known.dense_share, units)) / 2
+        return known / total if total else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
     text: str
     starts: bool
+    rest: str
+    """What follows in the line."""
 
 
 def _split(line: str) -> Iterator[_Token]:
@@ -92,8 +156,9 @@ def _split(line: str) -> Iterator[_Token]:
     for token in tokens(line):
         at = line.find(token, position)
         ahead = line[max(0, at - 4) : at]
-        yield _Token(token, at <= 0 or not line[:at].strip(" \"'*_`([") or _SENTENCE_END.search(ahead) is not None)
+        starts = at <= 0 or not line[:at].strip(" \"'*_`([") or _SENTENCE_END.search(ahead) is not None
         position = max(position, at + len(token))
+        yield _Token(token, starts, line[position : position + 40])
 
 
 class _Line:
@@ -103,6 +168,10 @@ class _Line:
         self.numbers: list[str] = []
         self.names: list[str] = []
         self.words: list[str] = []
+        self.openers: list[str] = []
+        """Words with a capital letter at the start of a sentence, no labels ("Open: …"); they are in ``words`` too."""
+        self.actors: list[str] = []
+        """Those of them that do something."""
         self.dense: list[str] = []
         for token in _split(line):
             if is_dense(token.text):
@@ -115,6 +184,10 @@ class _Line:
             inner = token.text[1:]
             is_name = inner != inner.lower() or (token.text[0].isupper() and not token.starts) or any(map(str.isdigit, word))
             (self.names if is_name else self.words).append(word)
+            if not is_name and token.text[0].isupper() and not token.rest.lstrip(" *_").startswith((":", "：")):
+                self.openers.append(word)
+                if _ACTS.match(token.rest):
+                    self.actors.append(word)
 
 
 class _Vocabulary:
@@ -162,6 +235,15 @@ class _Vocabulary:
     def has_word(self, word: str) -> bool:
         return stem(word) in self._stems or self.has_name(word)
 
+    def has_exactly(self, word: str) -> bool:
+        return word in self._words or not self._words.isdisjoint(_unpossessed(word))
+
+    def dense_share(self, unit: str) -> float:
+        """1 for a pair (or a single character) that was said, half for one whose characters were."""
+        if unit in self._pairs or (len(unit) == 1 and unit in self._chars):
+            return 1.0
+        return 0.5 if self._chars.issuperset(unit) else 0.0
+
     def has_dense(self, run: str) -> bool:
         """Most of the run's pairs are known, and no pair is of two characters that never occurred."""
         wanted = [pair for part in _NEUTRAL_DENSE.split(fold(run)) if part for pair in pairs(part)]
@@ -170,6 +252,12 @@ class _Vocabulary:
         if len(wanted) == 1 and len(wanted[0]) == 1:
             return True  # one character between known words: a particle
         return not foreign and known >= len(wanted) * _MIN_DENSE_GROUNDED
+
+
+def _unpossessed(word: str) -> set[str]:
+    """A name without the ending of its owner's form ("Ada's", "Petras")."""
+    plain = word.split("'")[0].split("’")[0]
+    return {plain, plain.removesuffix("s") if len(plain) > 3 else plain}
 
 
 def _bases(word: str) -> set[str]:

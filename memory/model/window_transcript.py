@@ -11,20 +11,23 @@ from typing import Any, Final, cast
 from memory.model.errors import InvalidInput
 from memory.model.event import ASSISTANT_ID, USER_ID, ManagerMethodEvent, MessageEvent
 from memory.model.transcript import defuse, presentable, stamp
-from memory.model.turn import MAX_MESSAGE_BYTES, PROMPT_MESSAGE_BYTES
+from memory.model.turn import MAX_MESSAGE_BYTES
 from memory.model.window import StoredEvent
 
-TRANSCRIPT_BYTES: Final = 4 * PROMPT_MESSAGE_BYTES
-"""All lines together; they share it evenly where they would be more."""
+TRANSCRIPT_BYTES: Final = 128 * 1024
+"""All texts together. Where they would be more, the longest are shortened, all to the same length."""
+LINE_BYTES: Final = 16 * 1024
+"""Of one text."""
 MIN_LINE_BYTES: Final = 400
 MAX_TRANSCRIPT_CHARS: Final = 2 * MAX_MESSAGE_BYTES
 
 _SPACE = re.compile(r"\s+")
 _HIDDEN_KEYS = re.compile(
     r"(?:^|_)(?:row_?ids?|event_?ids?|calling_?ids?|log_?ids?|uuid|id|ts|timestamps?|time_?stamps?|created_at|updated_at"
-    r"|type|event_?type|kind)$",
+    r"|types?|event_?type)$",
     re.IGNORECASE,
 )
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 """Keys of a manager call that say nothing to a reader. ``contact_id`` and ``task_id`` do: they stay."""
 _KEPT_KEYS = frozenset({"contact_id", "contact_ids", "task_id", "task_ids", "fact_id"})
 _SPEAKER = re.compile(
@@ -48,9 +51,19 @@ def render_transcript(events: Sequence[StoredEvent], names: Mapping[str, str], *
 
 def transcript_lines(events: Sequence[StoredEvent], names: Mapping[str, str], *, total_bytes: int = TRANSCRIPT_BYTES) -> list[str]:
     """As :func:`render_transcript`, line by line."""
-    share = max(MIN_LINE_BYTES, min(PROMPT_MESSAGE_BYTES, total_bytes // max(1, len(events))))
-    limit = PROMPT_MESSAGE_BYTES if sum(_size(stored) for stored in events) <= total_bytes else share
+    limit = _limit([_size(stored) for stored in events], total_bytes)
     return [f"[{number}] {_line(stored, names, limit)}" for number, stored in enumerate(events, 1)]
+
+
+def _limit(sizes: Sequence[int], total_bytes: int) -> int:
+    """The length to which the longest texts are shortened so that all of them fit: short ones leave their room to the others."""
+    room = total_bytes
+    for place, size in enumerate(ordered := sorted(sizes)):
+        share = room // (len(ordered) - place)
+        if size > share:
+            return max(MIN_LINE_BYTES, min(LINE_BYTES, share))
+        room -= size
+    return LINE_BYTES
 
 
 def _line(stored: StoredEvent, names: Mapping[str, str], limit: int) -> str:
@@ -63,7 +76,7 @@ def _line(stored: StoredEvent, names: Mapping[str, str], limit: int) -> str:
     return f"{stamp(event.timestamp)} | {sender} → {receivers} | {_cell(event.medium)} | {text}"
 
 
-def manager_json(event: ManagerMethodEvent, limit: int = PROMPT_MESSAGE_BYTES) -> str:
+def manager_json(event: ManagerMethodEvent, limit: int = LINE_BYTES) -> str:
     """A manager call as one-line JSON, without row ids, event ids, calling ids, type and time stamps."""
     what = "request" if event.phase.value == "incoming" else "answer"
     content = {"manager": event.manager, "method": event.method, "phase": event.phase.value, what: _told(event.payload)}
@@ -74,10 +87,15 @@ def manager_json(event: ManagerMethodEvent, limit: int = PROMPT_MESSAGE_BYTES) -
 def _told(value: Any) -> Any:
     if isinstance(value, dict):
         found = cast(dict[str, Any], value)
-        return {key: _told(inner) for key, inner in found.items() if key in _KEPT_KEYS or not _HIDDEN_KEYS.search(key)}
+        return {key: _told(inner) for key, inner in found.items() if not _is_hidden(key)}
     if isinstance(value, list):
         return [_told(inner) for inner in cast(list[Any], value)]
     return value
+
+
+def _is_hidden(key: str) -> bool:
+    plain = _HUMP.sub("_", key).casefold()
+    return plain not in _KEPT_KEYS and _HIDDEN_KEYS.search(plain) is not None
 
 
 def _person(sender_id: str, names: Mapping[str, str]) -> str:
@@ -96,7 +114,8 @@ def _one_line(text: str) -> str:
 
 def _size(stored: StoredEvent) -> int:
     event = stored.event
-    return len(event.content or "") if isinstance(event, MessageEvent) else len(str(event.payload))
+    text = (event.content or "") if isinstance(event, MessageEvent) else str(event.payload)
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def events_from_transcript(text: str, *, now: datetime | None = None) -> list[MessageEvent]:

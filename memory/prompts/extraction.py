@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from memory.model.category import Category
-from memory.model.contact import ASSISTANT_CONTACT, USER_CONTACT, Contact
+from memory.model.contact import ASSISTANT_CONTACT, TEXT_FIELDS, USER_CONTACT, Contact
 from memory.model.extraction_schema import SCHEMA_NAME
 from memory.model.fact import Fact
 from memory.model.task import Task
@@ -24,6 +24,11 @@ OUTPUT_TOKENS: Final = 4096
 OUTPUT_TOKENS_PER_CATEGORY: Final = 1024
 STAGE: Final = "extract"
 KNOWN_TEXT_BYTES: Final = 8 * 1024
+"""Of one text in the known block."""
+KNOWN_BYTES: Final = 64 * 1024
+"""Of all bios, summaries and policies together; they share it evenly where they would be more."""
+MIN_KNOWN_TEXT_BYTES: Final = 600
+GUIDANCE_BYTES: Final = 8 * 1024
 
 _CONTACT_FIELDS = (
     "email_address",
@@ -31,9 +36,7 @@ _CONTACT_FIELDS = (
     "whatsapp_number",
     "timezone",
     "job_title",
-    "bio",
-    "rolling_summary",
-    "response_policy",
+    *TEXT_FIELDS,
 )
 
 
@@ -79,7 +82,7 @@ def extraction_request(
     asked = ", ".join(category.value for category in sections)
     last = f"Today is {stamp(now)[:10]}. Categories: {asked}."
     if guidance:
-        last += "\nGuidance of the caller: " + " ".join(defuse(presentable(guidance, KNOWN_TEXT_BYTES)).split())
+        last += "\nGuidance of the caller: " + " ".join(defuse(presentable(guidance, GUIDANCE_BYTES)).split())
     room = OUTPUT_TOKENS + OUTPUT_TOKENS_PER_CATEGORY * len(sections) + (REASONING_TOKENS if reasoning else 0)
     return ChatRequest(
         stage=stage,
@@ -108,7 +111,9 @@ def known_block(known: Known) -> str:
         *(_task(number, task) for number, task in enumerate(known.tasks, 1)),
         *(_fact(number, fact) for number, fact in enumerate(known.facts, 1)),
     ]
-    return quote_block("known", "\n".join(_json_line(line) for line in lines))
+    texts = sum(name in TEXT_FIELDS and bool(value) for line in lines for name, value in line.items())
+    limit = max(MIN_KNOWN_TEXT_BYTES, min(KNOWN_TEXT_BYTES, KNOWN_BYTES // max(1, texts)))
+    return quote_block("known", "\n".join(_json_line(line, limit) for line in lines))
 
 
 def _contact(contact: Contact) -> dict[str, Any]:
@@ -147,9 +152,9 @@ def _fact(number: int, fact: Fact) -> dict[str, Any]:
     }
 
 
-def _json_line(line: Mapping[str, Any]) -> str:
+def _json_line(line: Mapping[str, Any], limit: int) -> str:
     def shown(value: Any) -> Any:
-        return presentable(value, KNOWN_TEXT_BYTES) if isinstance(value, str) else value
+        return presentable(value, limit) if isinstance(value, str) else value
 
     kept = {name: shown(value) for name, value in line.items() if value not in (None, "") or name == "name"}
     return clean_text(json.dumps(kept, ensure_ascii=False))
