@@ -112,19 +112,19 @@ async def evaluate(model: ChatModel, cases: Sequence[Case], stores: Stores, *, s
     usage = Usage(calls=0)
     for case in cases:
         try:
-            stored, spent = await _run(case, model, stores)
+            stored, spent, dropped = await _run(case, model, stores)
             usage += spent
-            verdicts.append(judge(case, stored, simulated=simulated))
+            verdicts.append(replace(judge(case, stored, simulated=simulated), dropped=dropped))
         except AfterturnError as error:
             nothing = judge(case, Stored(()), simulated=simulated)
             verdicts.append(replace(nothing, error=f"{type(error).__name__}: {error}"))
     return Report(model.name, tuple(verdicts), usage)
 
 
-async def _run(case: Case, model: ChatModel, stores: Stores) -> tuple[Stored, Usage]:
+async def _run(case: Case, model: ChatModel, stores: Stores) -> tuple[Stored, Usage, tuple[str, ...]]:
     scope = Scope.of("golden", case.name)
     aliases = await _prepare(case, scope, stores)
-    usage, seq = Usage(calls=0), 0
+    usage, seq, dropped = Usage(calls=0), 0, list[str]()
     before: _Snapshot | None = None
     specs = [spec_of(category) for category in case.categories]
     for number, events in enumerate(case.events(), 1):
@@ -150,8 +150,11 @@ async def _run(case: Case, model: ChatModel, stores: Stores) -> tuple[Stored, Us
             items = [Grounded[spec.item].model_validate(item) for item in found.items]
             applied = await spec.apply(items, ApplyContext(window, stored, refs, stores, NOW))
             refs |= applied.refs
+            dropped += [f"{one.category.value}: {one.reason}" for one in (*found.dropped, *applied.dropped)]
+            if found.failed:
+                dropped.append(f"{found.category.value}: failed, {found.failed}")
     after = await _snapshot(scope, stores)
-    return await _stored(scope, stores, before or after, after, aliases), usage
+    return await _stored(scope, stores, before or after, after, aliases), usage, tuple(dropped)
 
 
 # ----------------------------------------------------------------------------------------------------- before and afterwards
@@ -299,7 +302,12 @@ def show(report: Report, console: Console, *, verbose: bool) -> None:
         console.print(f"trap {name}: {score.passed} of {score.cases} held", markup=False)
     for verdict in report.verdicts if verbose else report.failed:
         console.print(f"{'ok    ' if verdict.passed else 'MISSED'} {verdict.case.name}: {verdict.case.about}", markup=False)
-        for what, lines in (("missing", verdict.missing), ("too much", verdict.extra), ("must not be there", verdict.forbidden)):
+        for what, lines in (
+            ("missing", verdict.missing),
+            ("too much", verdict.extra),
+            ("must not be there", verdict.forbidden),
+            ("not taken", verdict.dropped),
+        ):
             for line in lines:
                 console.print(f"         {what}: {line}", markup=False)
         if verdict.error:
@@ -347,6 +355,7 @@ def as_json(report: Report) -> dict[str, Any]:
                 "missing": verdict.missing,
                 "extra": verdict.extra,
                 "forbidden": verdict.forbidden,
+                "dropped": verdict.dropped,
                 "error": verdict.error,
             }
             for verdict in report.verdicts

@@ -188,13 +188,17 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Counts by category: (right, expected, observed). ``missing``, ``extra``, ``forbidden``: in words."""
+    """Counts by category: (right, expected, observed). ``missing``, ``extra``, ``forbidden``: in words.
+
+    ``dropped``: category and reason of what the model proposed and the program did not take.
+    """
 
     case: Case
     counts: Mapping[Category, tuple[int, int, int]]
     missing: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
     error: str | None = None
 
     @property

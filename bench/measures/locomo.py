@@ -19,6 +19,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from bench.results import BenchError, Reach, Row, skipped
 from memory.model.errors import InvalidSettings
 from memory.model.event import MessageEvent
@@ -95,7 +97,7 @@ class CachedEmbedder:
 
 
 async def measure(path: Path = DATA) -> list[Row]:
-    if not path.exists():
+    if not _is_there(path):
         return [skipped(MEASURE, "share", COMPARED, f"{path.name} is not at {path.parent}", LEAST)]
     dialogues = read_dialogues(path)
     found: Recall = defaultdict(lambda: defaultdict(list))
@@ -115,6 +117,10 @@ async def measure(path: Path = DATA) -> list[Row]:
         for dialogue in dialogues:
             await _ask_plain(dialogue, embedder, found)
     return rows_of(found)
+
+
+def _is_there(path: Path) -> bool:
+    return path.exists()
 
 
 def rows_of(found: Recall) -> list[Row]:
@@ -212,28 +218,26 @@ def _share(question: Question, line_ids: Sequence[str]) -> float:
 async def _ask_plain(dialogue: Dialogue, embedder: Embedder | None, found: Recall) -> None:
     lines = dialogue.lines
     bm25 = PlainBm25([line.text for line in lines])
-    vectors = await embedder.passages([line.text for line in lines]) if embedder else []
+    vectors = np.zeros((0, 1))
+    if embedder is not None:
+        # As the product does: who says it is a part of what is embedded.
+        vectors = np.asarray(await embedder.passages([f"{line.speaker}: {line.text}" for line in lines]))
     for question in dialogue.questions:
         orders = {"plain BM25": bm25.order(question.text)}
         if embedder is not None:
-            asked = await embedder.query(question.text)
-            dense = [math.sumprod(asked, vector) for vector in vectors] if hasattr(math, "sumprod") else _products(asked, vectors)
-            orders["dense alone"] = sorted(range(len(lines)), key=lambda place: -dense[place])
+            cosines = vectors @ np.asarray(await embedder.query(question.text))
+            orders["dense alone"] = [int(place) for place in np.argsort(-cosines, kind="stable")]
             orders["ordinary hybrid"] = _rank_fusion(orders["plain BM25"], orders["dense alone"])
         for way, order in orders.items():
             ids = [lines[place].line_id for place in order[:FIRST]]
             found[way][question.category].append(_share(question, ids))
 
 
-def _products(asked: Sequence[float], vectors: Sequence[Sequence[float]]) -> list[float]:
-    return [sum(left * right for left, right in zip(asked, vector, strict=True)) for vector in vectors]
-
-
 def _rank_fusion(*orders: Sequence[int]) -> list[int]:
-    scores: Counter[int] = Counter()
+    scores: dict[int, float] = {}
     for order in orders:
         for rank, place in enumerate(order[:300]):
-            scores[place] += 1 / (_RRF + rank + 1)  # pyright: ignore[reportArgumentType]
+            scores[place] = scores.get(place, 0.0) + 1 / (_RRF + rank + 1)
     return sorted(scores, key=lambda place: (-scores[place], place))
 
 
