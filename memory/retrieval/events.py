@@ -142,7 +142,7 @@ class EventIndex:
         collection = await self.ready()
         vectors: Sequence[tuple[float, ...] | None] = [None] * len(places)
         if embed and self._documents.embedder is not None:
-            vectors = await self._documents.embedder.passages([messages[place].text for place in places])
+            vectors = await self._documents.embedder.passages([messages[place].spoken for place in places])
         owner = Owner.user(scope).path
 
         def points() -> list[Point]:

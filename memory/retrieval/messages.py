@@ -44,7 +44,8 @@ class Message:
     seq: int
     at: datetime
     conversation: tuple[object, ...]
-    text: str = field(repr=False)
+    spoken: str = field(repr=False)
+    """Who says what: the text that is embedded. A name in it counts for much with small models."""
     own: Bag = field(repr=False)
     given: Bag = field(repr=False)
     share: float
@@ -59,7 +60,8 @@ class Message:
         text = event.content or ""
         people = sorted({event.sender_id, *event.receiver_ids})
         given = document_terms(text)
-        add(given, document_terms(speaker_of(event.sender_id, names)))
+        speaker = speaker_of(event.sender_id, names)
+        add(given, document_terms(speaker))
         own = dict(given)
         add(own, date_terms(event.timestamp))
         medium = medium_key(event.medium)
@@ -67,7 +69,7 @@ class Message:
             seq=stored.seq,
             at=event.timestamp,
             conversation=(stored.space_id, medium, tuple(people) if event.receiver_ids else ()),
-            text=text,
+            spoken=f"{speaker}: {text}" if speaker else text,
             own=own,
             given=given,
             share=min(1.0, LONG / max(1.0, sum(given.values()))),

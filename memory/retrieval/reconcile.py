@@ -1,4 +1,8 @@
-"""Rows against vectors: finding what differs, mending it, saying so. Rows are the truth."""
+"""Rows against vectors: what is missing, what has no row any more, what is of an old revision; and mending it.
+
+One owner at a time, so that a look at a part of the rows never takes the rest for missing. A run looks at a bounded number of rows
+and the next one goes on where it ended. What differs is read again before it is touched: rows and vectors change while one looks.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,16 @@ from memory.model.event import MessageEvent
 from memory.model.owner import Owner
 from memory.model.scope import Scope
 from memory.ports import PAYLOAD_OWNER, DocumentSource, Hit, IndexDocument, WindowLedger
-from memory.retrieval.documents import PAYLOAD_REVISION, Documents, point_id
+from memory.retrieval.documents import PAYLOAD_EMBEDDED, PAYLOAD_REVISION, Documents, point_id
 from memory.retrieval.events import KIND, EventIndex
+from memory.retrieval.messages import EMBEDDED
 
 PAGE: Final = 500
+_BEFORE_ALL: Final = "-1"
+"""A document id that is smaller than any."""
+
+Place = tuple[str, str]
+"""(owner path, document id), in the order in which rows are listed."""
 
 
 @dataclass
@@ -26,7 +36,7 @@ class ReconcileReport:
     stale: dict[str, int] = field(default_factory=dict[str, int])
     repaired: dict[str, int] = field(default_factory=dict[str, int])
 
-    def add(self, what: str, kind: str, count: int = 1) -> None:
+    def add(self, what: str, kind: str, count: int) -> None:
         counts: dict[str, int] = getattr(self, what)
         counts[kind] = counts.get(kind, 0) + count
 
@@ -35,158 +45,240 @@ class ReconcileReport:
         return sum(sum(counts.values()) for counts in (self.missing, self.orphaned, self.stale))
 
 
+@dataclass
+class Cursor:
+    """Where the last run ended, of one kind. None: begin at the first. Kept by the process; a new one begins anew."""
+
+    row: Place | None = None
+    point: str | None = None
+    user: Scope | None = None
+
+
+# --------------------------------------------------------------------------------------------------------------- documents
+
+
 async def reconcile_documents(
-    documents: Documents, source: DocumentSource, report: ReconcileReport, *, limit: int, repair: bool = True
-) -> None:
-    """Rows of one kind against their points. What is merely pending is brought in first and is no drift."""
-    kind = source.kind
-    collection = await documents.ready(kind)
-    await documents.sync(source, limit=limit)
-    points = await _all_points(documents, collection, limit)
-    after: tuple[str, str] | None = None
-    seen: set[str] = set()
-    rewrite: list[IndexDocument] = []
-    while len(seen) < limit:
-        rows = await source.documents(after=after, limit=PAGE)
-        if not rows:
-            break
-        after = (rows[-1].owner.path, rows[-1].document_id)
-        for row in rows:
-            key = point_id(row.owner, kind, row.document_id)
-            seen.add(key)
-            report.add("checked", kind)
-            hit = points.get(key)
-            if not (row.live and row.text.strip()):
-                if hit is not None:
-                    report.add("orphaned", kind)
-                    rewrite.append(row)
-            elif hit is None:
-                report.add("missing", kind)
-                rewrite.append(row)
-            elif hit.payload.get(PAYLOAD_REVISION) != row.revision or hit.payload.get(PAYLOAD_OWNER) != row.owner.path:
-                report.add("stale", kind)
-                rewrite.append(row)
-    orphans = [key for key in points if key not in seen]
-    report.add("orphaned", kind, len(orphans))
-    if repair:
-        for start in range(0, len(rewrite), PAGE):
-            await documents.write(kind, rewrite[start : start + PAGE])
-        if orphans:
-            await documents.index.delete(collection, orphans)
-        report.add("repaired", kind, len(rewrite) + len(orphans))
-
-
-async def _all_points(documents: Documents, collection: str, limit: int) -> dict[str, Hit]:
-    points: dict[str, Hit] = {}
-    after: str | None = None
-    while len(points) < limit:
-        page = await documents.index.scroll(collection, after=after, limit=PAGE)
-        if not page:
-            break
-        points.update({hit.point_id: hit for hit in page})
-        after = page[-1].point_id
-    return points
-
-
-async def reconcile_events(
-    documents: Documents, ledger: WindowLedger, events: EventIndex, report: ReconcileReport, *, limit: int, repair: bool = True
-) -> None:
-    """Messages that count as indexed against their points, user by user."""
-    collection = await events.ready()
-    after: Scope | None = None
-    users: set[str] = set()
-    checked = 0
-    while checked < limit:
-        some = await ledger.indexed_users(after=after, limit=PAGE)
-        if not some:
-            break
-        after = some[-1]
-        for scope in some:
-            users.add(Owner.user(scope).path)
-            checked += await _reconcile_user(documents, ledger, events, collection, scope, report, repair)
-    foreign = [
-        hit.point_id
-        for hit in (await _all_points(documents, collection, limit)).values()
-        if hit.payload.get(PAYLOAD_OWNER) not in users
-    ]
-    if foreign and checked < limit:
-        report.add("orphaned", KIND, len(foreign))
-        if repair:
-            await documents.index.delete(collection, foreign)
-            report.add("repaired", KIND, len(foreign))
-
-
-async def _reconcile_user(
     documents: Documents,
-    ledger: WindowLedger,
-    events: EventIndex,
-    collection: str,
-    scope: Scope,
+    source: DocumentSource,
+    report: ReconcileReport,
+    cursor: Cursor,
+    *,
+    limit: int,
+    repair: bool = True,
+) -> None:
+    """Rows of one kind against their points, about ``limit`` of them. What is pending is brought in first and is no drift.
+
+    Raises StoreUnavailable, or what the embedder raises; what was mended stays so.
+    """
+    kind = source.kind
+    await documents.ready(kind)
+    if repair:
+        await documents.sync(source, limit=limit)
+    for counts in ("checked", "missing", "orphaned", "stale", *(("repaired",) if repair else ())):
+        report.add(counts, kind, 0)
+    looked_at = 0
+    while looked_at < limit:
+        rows = await _rows_of_next_owner(source, cursor.row)
+        if not rows:
+            cursor.row = None
+            break
+        await _compare_owner(documents, source, rows, cursor.row, report, repair)
+        looked_at += len(rows)
+        cursor.row = _place(rows[-1])
+    await _remove_ownerless(documents, source, report, cursor, limit=limit, repair=repair)
+
+
+async def _rows_of_next_owner(source: DocumentSource, after: Place | None) -> list[IndexDocument]:
+    """All rows of the first owner beyond ``after``, or the rest of the owner's there."""
+    rows: list[IndexDocument] = []
+    while True:
+        page = await source.documents(after=_place(rows[-1]) if rows else after, limit=PAGE)
+        owner = rows[0].owner if rows else page[0].owner if page else None
+        mine = [row for row in page if row.owner == owner]
+        rows += mine
+        if len(mine) < PAGE:
+            return rows
+
+
+async def _compare_owner(
+    documents: Documents,
+    source: DocumentSource,
+    rows: Sequence[IndexDocument],
+    after: Place | None,
     report: ReconcileReport,
     repair: bool,
-) -> int:
-    progress = await ledger.progress(scope)
-    wanted: set[int] = set()
-    for first in range(1, progress.indexed_seq + 1, PAGE):
-        stored = await ledger.events(scope, first, min(first + PAGE - 1, progress.indexed_seq))
-        wanted |= {one.seq for one in stored if isinstance(one.event, MessageEvent) and not one.event.is_empty}
-    there = await _seqs(documents, collection, Owner.user(scope).path)
-    missing, orphaned = sorted(wanted - there.keys()), sorted(there.keys() - wanted)
-    report.add("checked", KIND, len(wanted))
-    report.add("missing", KIND, len(missing))
-    # What was recorded since is no orphan: a search may have indexed it meanwhile.
-    gone = [seq for seq in orphaned if seq <= progress.indexed_seq]
-    report.add("orphaned", KIND, len(gone))
-    if repair:
-        if missing:
-            await events.rewrite(scope, missing)
-        await events.remove(scope, gone)
-        report.add("repaired", KIND, len(missing) + len(gone))
-    return max(1, len(wanted))
+) -> None:
+    kind, owner = source.kind, rows[0].owner
+    report.add("checked", kind, len(rows))
+    points = await _points(documents, kind, owner.path)
+    suspects = _differing(documents, kind, rows, points)
+    if not suspects:
+        return
+    # The points were read after the rows. What differs still, with rows that are younger than the points, is drift.
+    rows = await _rows_of_next_owner(source, after)
+    rows = rows if rows and rows[0].owner == owner else []
+    wrong = {key: why for key, why in _differing(documents, kind, rows, points).items() if key in suspects}
+    for why in ("missing", "orphaned", "stale"):
+        report.add(why, kind, sum(one == why for one in wrong.values()))
+    if repair and wrong:
+        known = {point_id(owner, kind, row.document_id): row for row in rows}
+        await documents.write(kind, [row for key, row in known.items() if key in wrong])
+        gone = [key for key in wrong if key not in known]
+        if gone:
+            await documents.index.delete(documents.spec(kind).name, gone)
+        report.add("repaired", kind, len(wrong))
 
 
-async def _seqs(documents: Documents, collection: str, owner: str) -> dict[int, Hit]:
-    found: dict[int, Hit] = {}
-    after: str | None = None
+def _differing(documents: Documents, kind: str, rows: Sequence[IndexDocument], points: dict[str, Hit]) -> dict[str, str]:
+    """Point id → ``missing``, ``orphaned`` or ``stale``."""
+    wrong: dict[str, str] = {}
+    seen: set[str] = set()
+    for row in rows:
+        key = point_id(row.owner, kind, row.document_id)
+        seen.add(key)
+        hit = points.get(key)
+        if not (row.live and row.text.strip()):
+            if hit is not None:
+                wrong[key] = "orphaned"
+        elif hit is None:
+            wrong[key] = "missing"
+        elif hit.payload.get(PAYLOAD_REVISION) != row.revision or _lacks_meaning(documents, hit, PAYLOAD_EMBEDDED):
+            wrong[key] = "stale"
+    return wrong | {key: "orphaned" for key in points if key not in seen}
+
+
+def _lacks_meaning(documents: Documents, hit: Hit, name: str) -> bool:
+    """Whether it was written while the embedder was away."""
+    return documents.embedder is not None and not hit.payload.get(name)
+
+
+async def _points(documents: Documents, kind: str, owner: str) -> dict[str, Hit]:
+    collection, found, after = documents.spec(kind).name, dict[str, Hit](), None
     while page := await documents.index.scroll(collection, owner=owner, after=after, limit=PAGE):
-        found.update({int(hit.payload["seq"]): hit for hit in page if "seq" in hit.payload})
+        found.update({hit.point_id: hit for hit in page})
         after = page[-1].point_id
     return found
 
 
-async def reindex(
+async def _remove_ownerless(
+    documents: Documents, source: DocumentSource, report: ReconcileReport, cursor: Cursor, *, limit: int, repair: bool
+) -> None:
+    """Points of owners that have no row at all: the walk over the rows never comes to them."""
+    kind, known = source.kind, dict[str, bool]()
+    looked_at = 0
+    while looked_at < limit:
+        page = await documents.index.scroll(documents.spec(kind).name, after=cursor.point, limit=PAGE)
+        if not page:
+            cursor.point = None
+            return
+        cursor.point = page[-1].point_id
+        looked_at += len(page)
+        orphans: list[str] = []
+        for hit in page:
+            path = str(hit.payload.get(PAYLOAD_OWNER, ""))
+            if path not in known:
+                first = await source.documents(after=(path, _BEFORE_ALL), limit=1)
+                known[path] = bool(first) and first[0].owner.path == path
+            if not known[path]:
+                orphans.append(hit.point_id)
+        report.add("orphaned", kind, len(orphans))
+        if repair and orphans:
+            await documents.index.delete(documents.spec(kind).name, orphans)
+            report.add("repaired", kind, len(orphans))
+
+
+def _place(row: IndexDocument) -> Place:
+    return row.owner.path, row.document_id
+
+
+# ------------------------------------------------------------------------------------------------------------------ events
+
+
+async def reconcile_events(
     documents: Documents,
     ledger: WindowLedger,
     events: EventIndex,
-    sources: Sequence[DocumentSource],
+    report: ReconcileReport,
+    cursor: Cursor,
     *,
-    kinds: Sequence[str] | None = None,
-) -> dict[str, int]:
-    """Build the index anew from the rows, with the embedder of now: after a change of it, or when the vectors were lost.
+    limit: int,
+    repair: bool = True,
+) -> None:
+    """Messages that count as indexed against their points, user by user, about ``limit`` of them.
 
-    Collections are dropped and made again, everything is pending, and then brought in. What a search does not find yet meanwhile,
-    it ranks from the rows. Cut short, it goes on with what is still pending (a run, the sweeper, or this again).
-
-    Returns:
-        Rows and events by kind.
+    Raises StoreUnavailable, or what the embedder raises; what was mended stays so.
     """
-    done: dict[str, int] = {}
-    for source in sources:
-        if kinds is None or source.kind in kinds:
-            await documents.index.recreate(documents.spec(source.kind))
-            await source.reset_index()
-            total = 0
-            while count := await documents.sync(source):
-                total += count
-            done[source.kind] = total
-    if kinds is None or KIND in kinds:
-        await documents.index.recreate(events.spec())
-        await ledger.reset_index()
-        done[KIND] = 0
-        after: Scope | None = None
-        while some := await ledger.users(after=after, limit=PAGE):
-            after = some[-1]
-            for scope in some:
-                done[KIND] += await events.index(scope, limit=1_000_000)
-                await events.embed(scope, limit=1_000_000)
-    return done
+    await events.ready()
+    for counts in ("checked", "missing", "orphaned", "stale", *(("repaired",) if repair else ())):
+        report.add(counts, KIND, 0)
+    looked_at = 0
+    while looked_at < limit:
+        users = await ledger.indexed_users(after=cursor.user, limit=1)
+        if not users:
+            cursor.user = None
+            break
+        cursor.user = users[0]
+        looked_at += await _compare_user(documents, ledger, events, users[0], report, repair)
+    await _remove_userless(documents, ledger, events, report, cursor, limit=limit, repair=repair)
+
+
+async def _compare_user(
+    documents: Documents, ledger: WindowLedger, events: EventIndex, scope: Scope, report: ReconcileReport, repair: bool
+) -> int:
+    progress = await ledger.progress(scope)
+    there = {
+        int(hit.payload["seq"]): hit
+        for hit in (await _points(documents, KIND, Owner.user(scope).path)).values()
+        if "seq" in hit.payload
+    }
+    # The log is read after the points. What was recorded since is no orphan: only numbers that count as indexed are compared.
+    wanted: set[int] = set()
+    for first in range(1, progress.indexed_seq + 1, PAGE):
+        stored = await ledger.events(scope, first, min(first + PAGE - 1, progress.indexed_seq))
+        wanted |= {one.seq for one in stored if isinstance(one.event, MessageEvent) and not one.event.is_empty}
+    missing = sorted(wanted - there.keys())
+    orphaned = sorted(seq for seq in there.keys() - wanted if seq <= progress.indexed_seq)
+    stale = sorted(
+        seq for seq in wanted & there.keys() if seq <= progress.embedded_seq and _lacks_meaning(documents, there[seq], EMBEDDED)
+    )
+    for what, seqs in (("checked", wanted), ("missing", missing), ("orphaned", orphaned), ("stale", stale)):
+        report.add(what, KIND, len(seqs))
+    if repair:
+        if missing or stale:
+            await events.rewrite(scope, sorted({*missing, *stale}))
+        await events.remove(scope, orphaned)
+        report.add("repaired", KIND, len(missing) + len(orphaned) + len(stale))
+    return max(1, len(wanted))
+
+
+async def _remove_userless(
+    documents: Documents,
+    ledger: WindowLedger,
+    events: EventIndex,
+    report: ReconcileReport,
+    cursor: Cursor,
+    *,
+    limit: int,
+    repair: bool,
+) -> None:
+    """Points of users whose log is gone."""
+    collection, known, looked_at = events.spec().name, dict[str, bool](), 0
+    while looked_at < limit:
+        page = await documents.index.scroll(collection, after=cursor.point, limit=PAGE)
+        if not page:
+            cursor.point = None
+            return
+        cursor.point = page[-1].point_id
+        looked_at += len(page)
+        orphans: list[str] = []
+        for hit in page:
+            path = str(hit.payload.get(PAYLOAD_OWNER, ""))
+            if path not in known:
+                tenant, _, user = path.partition("/u/")
+                known[path] = bool(user) and (await ledger.progress(Scope(tenant, user))).last_seq > 0
+            if not known[path]:
+                orphans.append(hit.point_id)
+        report.add("orphaned", KIND, len(orphans))
+        if repair and orphans:
+            await documents.index.delete(collection, orphans)
+            report.add("repaired", KIND, len(orphans))

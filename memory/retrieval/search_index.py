@@ -21,7 +21,8 @@ from memory.ports import (
 from memory.retrieval.documents import Documents
 from memory.retrieval.events import KIND, EventIndex
 from memory.retrieval.facts import FactSearch
-from memory.retrieval.reconcile import ReconcileReport, reconcile_documents, reconcile_events, reindex
+from memory.retrieval.reconcile import Cursor, ReconcileReport, reconcile_documents, reconcile_events
+from memory.retrieval.reindex import Progress, reindex
 
 SYNC_LIMIT: Final = 10_000
 
@@ -52,6 +53,7 @@ class SearchIndex:
         self.facts = FactSearch(facts, self.documents)
         self.events = EventIndex(ledger, contacts, self.documents)
         self._ledger = ledger
+        self._cursors: dict[str, Cursor] = {}
         self._sources: tuple[DocumentSource, ...] = (facts, contacts, guidance, functions)
 
     @property
@@ -64,16 +66,31 @@ class SearchIndex:
         return sum([await self.documents.sync(source, owner=owner, limit=SYNC_LIMIT) for source in self._sources])
 
     async def reconcile(self, *, limit: int, repair: bool = True) -> ReconcileReport:
-        """Compare rows with vectors over everybody; ``limit`` rows of each kind at most. Raises StoreUnavailable."""
+        """Compare rows with vectors over everybody, about ``limit`` rows of each kind; the next call goes on from there.
+
+        Raises StoreUnavailable, or what the embedder raises.
+        """
         report = ReconcileReport()
         for source in self._sources:
-            await reconcile_documents(self.documents, source, report, limit=limit, repair=repair)
-        await reconcile_events(self.documents, self._ledger, self.events, report, limit=limit, repair=repair)
+            cursor = self._cursors.setdefault(source.kind, Cursor())
+            await reconcile_documents(self.documents, source, report, cursor, limit=limit, repair=repair)
+        cursor = self._cursors.setdefault(KIND, Cursor())
+        await reconcile_events(self.documents, self._ledger, self.events, report, cursor, limit=limit, repair=repair)
         return report
 
-    async def reindex(self, kinds: Sequence[str] | None = None) -> dict[str, int]:
-        """Build the index anew from the rows. Raises StoreUnavailable."""
-        return await reindex(self.documents, self._ledger, self.events, self._sources, kinds=kinds)
+    async def reindex(
+        self, kinds: Sequence[str] | None = None, *, embed_events: bool = True, progress: Progress | None = None
+    ) -> dict[str, int]:
+        """Build the index anew from the rows; see :func:`memory.retrieval.reindex.reindex`. Returns rows and events by kind."""
+        return await reindex(
+            self.documents,
+            self._ledger,
+            self.events,
+            self._sources,
+            kinds=kinds,
+            embed_events=embed_events,
+            progress=progress,
+        )
 
     async def check(self) -> None:
         """At the start: collections and payload indexes are there and fit the embedder.
