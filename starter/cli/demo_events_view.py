@@ -16,7 +16,7 @@ from starter.event_files import EventStream
 from starter.window_report import counts_of
 from starter.windows import WindowView
 
-MAX_LINES = 40
+MAX_LINES = 24
 """Shown of each window; ``afterturn window show`` shows all of them."""
 _STYLES = {"head": "bold", "item": "green", "quote": "dim", "dropped": "yellow"}
 _MARKS = {"head": "  ", "item": "    + ", "quote": "        ", "dropped": "    - "}

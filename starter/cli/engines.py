@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 DEFAULT_CONVERSATION = "product-manager"
 EVENTS_USER = "office"
 SHIPPED_NAME = "events-office"
-DEMO_QUERIES = (("the windows of the library", "until when", "Adresse"), ("when is the meeting with the client", "会议"))
+DEMO_QUERIES = (("when does the library open", "rust fabric", "Termin"), ("drawings for Chen Wei", "样品"))
 """Of facts and of messages, for the shipped events."""
 
 
