@@ -78,6 +78,8 @@ def _values(pairs: list[str]) -> dict[str, Any]:
     from memory.model.errors import InvalidInput
 
     values: dict[str, Any] = dict(fields_of(pairs))
+    if str(values.get("contact_id") or "").isdecimal():
+        values["contact_id"] = int(values["contact_id"])
     for name in ("should_respond", "is_system"):
         if name in values:
             if values[name] not in ("true", "false"):
