@@ -28,6 +28,7 @@ from memory.ports import ContactStore, Progress, WindowLedger
 from memory.settings import Settings
 from starter.pieces import EventsPiece
 from starter.temporal import ask
+from starter.who import Who, scope_of
 from starter.window_signals import WindowWaker
 
 STATE_S = 5.0
@@ -75,7 +76,7 @@ class WindowRerun:
 
 
 class Windows:
-    """For one event loop. Ids of users are given as a Scope; :class:`starter.MemoryClient` takes the outside form."""
+    """For one event loop."""
 
     def __init__(
         self,
@@ -94,8 +95,9 @@ class Windows:
 
     # ------------------------------------------------------------------------------------------------------------- reading
 
-    async def status(self, scope: Scope, *, limit: int = 5) -> WindowStatus:
+    async def status(self, who: Who, *, limit: int = 5) -> WindowStatus:
         """Raises MemoryUnavailable when the event log is away."""
+        scope = scope_of(who)
         progress, recent = await asyncio.gather(self._ledger.progress(scope), self._ledger.windows(scope=scope, limit=limit))
         try:
             running: bool | None = await self._running(scope)
@@ -107,15 +109,17 @@ class Windows:
         self,
         *,
         tenant: str | None = None,
-        scope: Scope | None = None,
+        scope: Who | None = None,
         states: Collection[WindowState] | None = None,
         limit: int = 100,
     ) -> tuple[Window, ...]:
         """Newest first. ``tenant``: encoded, as in a Scope."""
-        return tuple(await self._ledger.windows(tenant=tenant, scope=scope, states=states, limit=limit))
+        user = None if scope is None else scope_of(scope)
+        return tuple(await self._ledger.windows(tenant=tenant, scope=user, states=states, limit=limit))
 
-    async def show(self, scope: Scope, window_id: str) -> WindowView:
+    async def show(self, who: Who, window_id: str) -> WindowView:
         """Raises InvalidInput where there is no such window."""
+        scope = scope_of(who)
         window = await self._ledger.window(scope, window_id)
         if window is None:
             raise InvalidInput(f"there is no window {ascii(window_id)[:60]}; `afterturn window list` shows those there are")
@@ -148,16 +152,17 @@ class Windows:
 
     # ----------------------------------------------------------------------------------------------------- flush and rerun
 
-    async def flush(self, scope: Scope, *, wait_s: float = 0.0) -> Progress:
+    async def flush(self, who: Who, *, wait_s: float = 0.0) -> Progress:
         """Have all events recorded so far consolidated, also as a short window.
 
         Args:
-            scope: the user.
+            who: the user.
             wait_s: wait this long for it to be done; the result says how far it is.
 
         Raises:
             MemoryUnavailable: the event log is away, or Temporal (then the sweeper starts the run).
         """
+        scope = scope_of(who)
         progress = await self._ledger.flush(scope, now=datetime.now(UTC))
         if progress.waiting:
             await self._waker.wake(scope, progress.waiting)
@@ -170,7 +175,7 @@ class Windows:
         self,
         *,
         tenant: str | None = None,
-        scope: Scope | None = None,
+        scope: Who | None = None,
         window_ids: Sequence[str] | None = None,
         states: Collection[WindowState] = (WindowState.FAILED, WindowState.PARTIAL),
         limit: int = 100,
@@ -179,9 +184,10 @@ class Windows:
 
         Raises InvalidInput for window ids without a user, MemoryUnavailable when the event log is away.
         """
+        user = None if scope is None else scope_of(scope)
         if window_ids is not None and scope is None:
             raise InvalidInput("window ids belong to a user: say which")
-        reopened = await self._ledger.reopen(tenant=tenant, scope=scope, window_ids=window_ids, states=states, limit=limit)
+        reopened = await self._ledger.reopen(tenant=tenant, scope=user, window_ids=window_ids, states=states, limit=limit)
         users = list(dict.fromkeys(window.scope for window in reopened))
         told = await asyncio.gather(*(self._waker.wake(user, 0) for user in users), return_exceptions=True)
         failed = [problem for problem in told if isinstance(problem, BaseException)]
@@ -190,8 +196,9 @@ class Windows:
                 raise problem
         return WindowRerun(tuple(reopened), len(users) - len(failed), len(failed))
 
-    async def wait_until_idle(self, scope: Scope, *, timeout_s: float = 60.0) -> bool:
+    async def wait_until_idle(self, who: Who, *, timeout_s: float = 60.0) -> bool:
         """Whether nothing was due any more and no run was at work within the time. Raises MemoryUnavailable."""
+        scope = scope_of(who)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         pause = FIRST_POLL_S
@@ -209,7 +216,7 @@ class Windows:
 
     async def process_chunk(
         self,
-        scope: Scope,
+        who: Who,
         transcript: Transcript,
         *,
         categories: Collection[Category] | None = None,
@@ -221,7 +228,7 @@ class Windows:
         """Extract from a transcript what a window would be extracted from, without recording its messages.
 
         Args:
-            scope: the user.
+            who: the user.
             transcript: events, or text with one message a line (``name: text``).
             categories: those wanted; None: those that are on in this deployment.
             guidance: free text for the model: what to look for.
@@ -233,6 +240,7 @@ class Windows:
             InvalidInput: an empty or unreadable transcript, more than 500 events, too long a guidance.
             MemoryUnavailable: the event log is away, or Temporal (then the sweeper starts the run).
         """
+        scope = scope_of(who)
         wanted = self._flags() if categories is None else frozenset(categories)
         events = _events(transcript)
         if guidance is not None and len(guidance) > MAX_GUIDANCE_CHARS:
@@ -253,23 +261,21 @@ class Windows:
         return window
 
     async def update_contacts(
-        self, scope: Scope, transcript: Transcript, *, guidance: str | None = None, wait_s: float = 60.0
+        self, who: Who, transcript: Transcript, *, guidance: str | None = None, wait_s: float = 60.0
     ) -> Window:
         """Contacts, bios, rolling summaries and response policies of a transcript. As :meth:`process_chunk`."""
         wanted = (Category.CONTACTS, Category.BIOS, Category.ROLLING_SUMMARIES, Category.RESPONSE_POLICIES)
-        return await self.process_chunk(scope, transcript, categories=wanted, guidance=guidance, wait_s=wait_s)
+        return await self.process_chunk(who, transcript, categories=wanted, guidance=guidance, wait_s=wait_s)
 
     async def update_knowledge(
-        self, scope: Scope, transcript: Transcript, *, guidance: str | None = None, wait_s: float = 60.0
+        self, who: Who, transcript: Transcript, *, guidance: str | None = None, wait_s: float = 60.0
     ) -> Window:
         """Domain knowledge of a transcript. As :meth:`process_chunk`."""
-        return await self.process_chunk(scope, transcript, categories=(Category.KNOWLEDGE,), guidance=guidance, wait_s=wait_s)
+        return await self.process_chunk(who, transcript, categories=(Category.KNOWLEDGE,), guidance=guidance, wait_s=wait_s)
 
-    async def update_tasks(
-        self, scope: Scope, transcript: Transcript, *, guidance: str | None = None, wait_s: float = 60.0
-    ) -> Window:
+    async def update_tasks(self, who: Who, transcript: Transcript, *, guidance: str | None = None, wait_s: float = 60.0) -> Window:
         """Task commitments of a transcript. As :meth:`process_chunk`."""
-        return await self.process_chunk(scope, transcript, categories=(Category.TASKS,), guidance=guidance, wait_s=wait_s)
+        return await self.process_chunk(who, transcript, categories=(Category.TASKS,), guidance=guidance, wait_s=wait_s)
 
     def _flags(self) -> frozenset[Category]:
         return frozenset(category for category, on in self._settings.memory_flags.items() if on)
