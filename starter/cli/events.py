@@ -31,7 +31,6 @@ def register(app: typer.Typer) -> None:
     events.command("record")(record)
     events.command("search")(search)
     events.command("sandbox")(sandbox)
-    events.command("sandbox")(sandbox)
     app.add_typer(events, name="events")
     app.command("usage")(usage)
     app.command("reindex")(reindex)
@@ -118,23 +117,26 @@ def search(
 def sandbox(
     ctx: typer.Context,
     tenant: TenantOption = "sandbox",
-    user: UserOption = DEFAULT_USER,
+    user: Annotated[str | None, typer.Option("--user", "-u", help="The user; default: a new one.")] = None,
     space: Annotated[str, typer.Option("--space", help="The space that it happens in.")] = "default",
 ) -> None:
     """Write as any contact on any medium, watch the window fill, run it, see what was taken and why.
 
-    Needs `afterturn dev` or a worker. All categories of the event window are switched on in this space.
+    Needs `afterturn dev` or a worker. All categories of the event window are switched on in this space of the company, unless it
+    has settings of its own.
     """
 
     async def work(state: State) -> None:
+        from secrets import token_hex
+
         from starter.cli.output import stdout
         from starter.cli.state import open_tables
         from starter.sandbox import Sandbox
 
+        scope = scope_of(tenant, user or f"sandbox-{token_hex(4)}")
         settings = state.settings()
         async with open_client(settings) as client, open_tables(settings) as tables:
-            session = Sandbox(client, tables.directory, tenant=tenant, user=user, space_id=space, console=stdout())
-            await session.run()
+            await Sandbox(client, tables.directory, scope, space_id=space, console=stdout()).run()
 
     run(work(state_of(ctx)))
 
@@ -147,29 +149,6 @@ def _line(stored: StoredEvent) -> str:
     if isinstance(event, MessageEvent):
         return one_line(f"{moment} {event.sender_id} ({event.medium}): {event.content or ''}")
     return one_line(f"{moment} {event.manager}.{event.method} ({event.phase})")
-
-
-def sandbox(
-    ctx: typer.Context,
-    tenant: TenantOption = DEFAULT_TENANT,
-    user: Annotated[str | None, typer.Option("--user", "-u", help="The user; default: a new one.")] = None,
-    space: Annotated[str, typer.Option("--space", help="The space.")] = "default",
-) -> None:
-    """Speak as anybody on any channel, and see what a window takes from it and why.
-
-    Needs `afterturn dev` or a worker. What is learned is what the deployment's memory_… settings say.
-    """
-    from secrets import token_hex
-
-    from starter.cli.output import stdout
-    from starter.sandbox import Sandbox
-
-    async def play(state: State) -> None:
-        async with open_client(state.settings()) as client:
-            scope = scope_of(tenant, user or f"sandbox-{token_hex(4)}")
-            await Sandbox(client, scope, console=stdout(), space_id=space).run()
-
-    run(play(state_of(ctx)))
 
 
 def usage(
