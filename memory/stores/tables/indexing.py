@@ -100,28 +100,29 @@ class IndexedRows(DocumentSource):
             rows.update((getattr(row, self._id.name), row) for row in records.rows(select(self._table).where(self._id.in_(some))))
         deltas: Counter[int] = Counter()
         length = documents = marked = 0
-        for mark in sorted(marks, key=lambda mark: mark.revision):
-            row = rows.get(self._key_of(mark.document_id))
+        for key, some in groupby(sorted(marks, key=self._mark_order), key=lambda mark: self._key_of(mark.document_id)):
             # A mark that comes late, or is of a row that was removed meanwhile, says nothing about the row as it is.
-            if row is None or not row.indexed_revision <= mark.revision <= row.revision:
+            row = rows.get(key)
+            fitting = [mark for mark in some if row is not None and row.indexed_revision <= mark.revision <= row.revision]
+            if row is None or not fitting:
                 continue
-            deltas.update(set(mark.terms))
-            deltas.subtract(row.index_terms or ())
-            length += mark.length - row.index_length
-            documents += bool(mark.length) - bool(row.index_length)
             marked += 1
-            key = self._id == self._key_of(mark.document_id)
-            if self._is_gone(row) and mark.revision == row.revision:
-                records.delete(self._table, key)
-                del rows[self._key_of(mark.document_id)]
+            last = fitting[-1]
+            deltas.update(set(last.terms))
+            deltas.subtract(row.index_terms or ())
+            length += last.length - row.index_length
+            documents += bool(last.length) - bool(row.index_length)
+            if self._is_gone(row) and last.revision == row.revision:
+                records.delete(self._table, self._id == key)
                 continue
-            terms = sorted(set(mark.terms)) or None
-            values = {"indexed_revision": mark.revision, "index_terms": terms, "index_length": mark.length}
-            records.update(self._table, key, values=values)
-            # A second mark of the same row counts from this one.
-            rows[self._key_of(mark.document_id)] = records.rows(select(self._table).where(key))[0]
+            terms = sorted(set(last.terms)) or None
+            values = {"indexed_revision": last.revision, "index_terms": terms, "index_length": last.length}
+            records.update(self._table, self._id == key, values=values)
         change_terms(records.connection, owner.tenant, owner.key, self.kind, deltas, length, documents)
         return marked
+
+    def _mark_order(self, mark: IndexMark) -> tuple[Any, int]:
+        return self._key_of(mark.document_id), mark.revision
 
     async def reset_index(self, tenant: str | None = None) -> int:
         count = 0
@@ -130,7 +131,6 @@ class IndexedRows(DocumentSource):
             for owner in owners:
                 count += await self._reset_owner(owner)
             after = (owners[-1].tenant, owners[-1].key)
-        await self._database.write(lambda c: clear_terms(c, self.kind, tenant=tenant)) if count == 0 else None
         return count
 
     async def _owners(self, tenant: str | None, after: tuple[str, str] | None) -> list[Owner]:

@@ -21,7 +21,8 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, Table, bi
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.elements import ClauseElement, ColumnClause, TextClause
-from sqlalchemy.sql.selectable import CTE, SelectBase, Subquery
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.sql.selectable import FromClause, SelectBase
 
 from memory.model.errors import InvalidInput, NotPermitted
 from memory.model.owner import Owner, View
@@ -35,6 +36,7 @@ Query: TypeAlias = Select[*tuple[Any, ...]]
 _OPTION = "afterturn_reach"
 _TENANT, _OWNERS = "reach_tenant", "reach_owners"
 _COLUMNS = ("tenant", "owner_key")
+_PLAIN_SQL = ("_prefixes", "_suffixes", "_hints", "_statement_hints")
 _NAMES = re.compile(rf"\b(?:{'|'.join(sorted(table.name for table in RECORD_TABLES))})\b", re.IGNORECASE)
 
 
@@ -145,15 +147,10 @@ def batches(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def _only_table(statement: Query) -> Table:
-    """The one table that a statement is about."""
+    """The one table of the records that a SELECT is about."""
     if not isinstance(statement, Select):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise Unscoped("records are read with a SELECT")
-    froms = statement.get_final_froms()
-    if len(froms) != 1 or not isinstance(froms[0], Table):
-        raise Unscoped("a statement on the records is about one table")
-    table = cast("Table[Any]", froms[0])
-    _check_table(table, statement)
-    return table
+    return _table_of(statement)
 
 
 def _check_is_ours(table: Table) -> None:
@@ -161,16 +158,31 @@ def _check_is_ours(table: Table) -> None:
         raise Unscoped(f"{table.name} is not a table of the records")
 
 
-def _check_table(table: Table, statement: ClauseElement) -> None:
-    _check_is_ours(table)
+def _table_of(statement: ClauseElement) -> Table:
+    """Looks at every part of a statement: there is one table in it, and nothing that could be about other rows."""
+    found: Table | None = None
+    if any(getattr(statement, name, None) for name in _PLAIN_SQL):
+        raise Unscoped("a statement on the records with plain SQL cannot be narrowed to an owner")
     for part in visitors.iterate(statement):
         if part is statement:
             continue
-        if isinstance(part, SelectBase | CTE | Subquery | TextClause) or (isinstance(part, ColumnClause) and part.is_literal):
-            raise Unscoped(f"a statement on {table.name} with a subquery or plain SQL cannot be narrowed to an owner")
-        named = cast("Any", part).table if isinstance(part, ColumnClause) else part
-        if isinstance(named, Table) and named is not table:
-            raise Unscoped(f"a statement on {table.name} names another table")
+        table = cast("Any", part.table if isinstance(part, ColumnClause) else part if isinstance(part, Table) else None)
+        if isinstance(part, TextClause) or (isinstance(part, ColumnClause) and part.is_literal):
+            raise Unscoped("a statement on the records with plain SQL cannot be narrowed to an owner")
+        if table is None and (isinstance(part, FunctionElement) or not isinstance(part, FromClause | SelectBase)):
+            continue
+        if not isinstance(table, Table) or (found is not None and table is not found):
+            raise Unscoped("a statement on the records is about one table, without an alias, a join or a subquery")
+        found = cast("Table[Any]", table)
+    if found is None:
+        raise Unscoped("a statement on the records is about one table")
+    _check_is_ours(found)
+    return found
+
+
+def _check_table(table: Table, statement: ClauseElement) -> None:
+    if _table_of(statement) is not table:
+        raise Unscoped(f"a statement on {table.name} names another table")
 
 
 def _check_values(table: Table, *rows: Mapping[str, Any]) -> None:
