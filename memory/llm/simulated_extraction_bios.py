@@ -96,6 +96,7 @@ _ZH_OF_OTHERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("origin", re.compile(r"(?P<n>[\u3400-\u9fff]{2,3}|[她他])来自(?P<v>[^，,。\s]{2,12})")),
 )
 _PRONOUNS = frozenset("she he er sie 她 他".split())  # noqa: SIM905
+_SPEAKING = re.compile(r"(?:I|I'm|we|you|my|ich|wir|mein\w*)\b", re.IGNORECASE)
 _NO_ARTICLE = re.compile(r"(?:an?|the|head|chief|vp|director|vice|president|c[etfo]o)\b|.*\bof\b", re.IGNORECASE)
 _HEALTH_OR_ODD = re.compile(r"[@\d]{6}|https?:", re.IGNORECASE)
 
@@ -161,7 +162,8 @@ def _own(sender: Person, heard: Said) -> Iterator[Trait]:
             if is_attributed(heard.text, match.start()):
                 continue
             for statement in pattern.make(match, ""):
-                if statement.slot in _SLOTS and statement.action in ("set", "set_if_new", "add") and statement.value:
+                told = statement.slot in _SLOTS and statement.action in ("set", "set_if_new", "add")
+                if told and statement.value and not _SPEAKING.match(statement.value):
                     change: _Change = "add" if statement.action == "add" else "set"
                     yield Trait(sender, statement.slot, _value(statement.value), change, heard)
     family = {"en": _FAMILY_EN, "de": _FAMILY_DE, "zh": _FAMILY_ZH}[heard.language]

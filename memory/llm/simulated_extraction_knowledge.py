@@ -26,16 +26,16 @@ _DEFINED = re.compile(
     r"|^[“「\"]?(?P<zh>[^，。是”」\"]{1,16})[”」\"]?(?:是指|指的是|的意思是|代表)",
     re.IGNORECASE,
 )
-_SUBJECT: Final = r"(?P<s>(?:(?:the|our|all|every|each|any|no|an?|new|der|die|das|unsere?|alle|jede[rs]?|keine?|neue|ein|eine)\s+)?(?-i:[\w\d])[\w'&./-]*(?:\s+(?!is\b|are\b|was\b|has\b|ist\b|sind\b|muss\b|müssen\b|needs?\b|must\b)[\w\d€$%'&.,/-]+){0,8}?)"
+_SUBJECT: Final = r"(?P<s>(?:(?:the|our|all|every|each|any|no|an?|new|der|die|das|unsere?|alle|jede[rs]?|keine?|neue|ein|eine)\s+)?(?-i:[\w\d])[\w'&./-]*(?:\s+(?!is\b|are\b|was\b|has\b|ist\b|sind\b|muss\b|müssen\b|needs?\b|must\b)[\w€$%'&/-]+(?:[.,]\w+)*){0,8}?)"
 _CLASSES: Final[tuple[tuple[str, str, str], ...]] = (
     # attribute, kind, verb of the sentence (English and German)
     ("when", "decision", r"(?:moves?|moved|has (?:been )?moved|was moved|is moved|is (?:being )?(?:postponed|delayed|rescheduled|pushed)|was (?:postponed|delayed|rescheduled)|has been (?:postponed|delayed|rescheduled)|shifts?|verschiebt sich|wurde (?:auf \S+ ?\S* ?\S* )?(?:verschoben|verlegt|vorgezogen)|(?:wird|wurde|ist)(?=\s(?:\S+\s)?(?:auf|von|um)\s[^.!?]{2,60}\b(?:verschoben|verlegt|vorgezogen)\b|\s[^!?]{2,60}\b(?:verschoben|verlegt|vorgezogen)\b))"),
     ("when", "fact", r"(?:is due|are due|ships|goes live|launches|starts|begins|ends|expires|closes|opens|is (?:planned|scheduled|set) for|is on|is now on|takes place|startet|beginnt|endet|geht (?:am \S+ ?\S* )?live|erscheint|findet|ist fällig|läuft|schließt|öffnet|ist am|ist jetzt am|fällt auf|gilt)"),
     ("owner", "fact", r"(?:is (?:now )?(?:led|owned|run|managed|handled|headed) by|are (?:now )?(?:led|owned|run|managed|handled) by|(?:now )?(?:belongs|reports) to|wird (?:jetzt |nun )?(?:geleitet |betreut )?von|gehört (?:jetzt )?|liegt (?:jetzt )?bei)"),
     ("need", "policy", r"(?:needs?|requires?|must|may only|may not|can only|cannot|are not allowed|is not allowed|has to|have to|shall|is mandatory|are mandatory|is forbidden|are forbidden|is prohibited|braucht|brauchen|benötigt|benötigen|erfordern?|muss|müssen|darf|dürfen|ist Pflicht|sind Pflicht|ist verboten|sind verboten)"),
-    ("cost", "fact", r"(?:costs?|kostet|kosten|is (?:now )?limited to|are (?:now )?limited to|is capped at|are capped at|beträgt|betragen|ist begrenzt auf)"),
-    ("where", "fact", r"(?:runs? on|is hosted (?:on|at|in)|are hosted (?:on|at|in)|uses?|is (?:stored|kept|located) (?:on|at|in)|are (?:stored|kept|located) (?:on|at|in)|is built (?:with|on)|läuft auf|laufen auf|nutzt|nutzen|verwendet|verwenden|liegt (?:in|auf)|liegen (?:in|auf)|wird gehostet)"),
-    ("does", "fact", r"(?:supports?|includes?|covers?|contains?|consists? of|accepts?|offers?|delivers?|unterstützt|umfasst|enthält|besteht aus|akzeptiert|liefert|bietet)"),
+    ("cost", "fact", r"(?:costs|kostet|kosten|is (?:now )?limited to|are (?:now )?limited to|is capped at|are capped at|beträgt|betragen|ist begrenzt auf)"),
+    ("where", "fact", r"(?:runs? on|is hosted (?:on|at|in)|are hosted (?:on|at|in)|uses|is (?:stored|kept|located) (?:on|at|in)|are (?:stored|kept|located) (?:on|at|in)|is built (?:with|on)|läuft auf|laufen auf|nutzt|nutzen|verwendet|verwenden|liegt (?:in|auf)|liegen (?:in|auf)|wird gehostet)"),
+    ("does", "fact", r"(?:supports|includes|covers|contains|consists of|accepts|offers|delivers|unterstützt|umfasst|enthält|besteht aus|akzeptiert|liefert|bietet)"),
     ("is", "fact", r"(?:is|are|ist|sind|heißt|lautet|stays?|remains?|bleibt)"),
 )  # fmt: skip
 _CLAIMS = tuple(
@@ -54,7 +54,7 @@ _ZH_CLAIMS: Final[tuple[tuple[str, str, re.Pattern[str]], ...]] = (
     ("is", "fact", re.compile(r"^(?P<s>[^，。我你他她这那]{2,20}?)(?:现在)?(?:是|为)(?P<o>[^，。]{2,40})")),
 )  # fmt: skip
 _LEAD_IN = re.compile(
-    r"^(?:(?:just )?(?:fyi|for your information|note|update|correction|one correction|actually|no|sorry|so|and|also|but|ok(?:ay)?|well|heads-up|heads up|good news|news|important|remember(?: that)?|please (?:note|remember)(?: that)?|note that|by the way|hi|hello|hey|zur info|korrektur|übrigens|nein|also|und|aber|achtung|hinweis|bitte (?:beachte|beachten sie|denk daran),?(?: dass)?|doch|wichtig|merk dir,?(?: dass)?|更正|注意|另外|不对|对了|请记住|记住)\b[,:!.]?\s*|(?:更正|注意|另外|不对|对了|请记住|记住)[，,：:]?)+",
+    r"^(?:(?:just )?(?:fyi|for your information|note|update|correction|one correction|actually|no|sorry|so|and|also|but|ok(?:ay)?|well|heads-up|heads up|good news|news|important|remember(?: that)?|please (?:note|remember)(?: that)?|note that|by the way|(?:dear|hi|hello|hey|hallo|liebe[rs]?|moin|good morning|guten (?:tag|morgen)|sehr geehrte[rs]?)(?: [^\s,.!?]+){0,3},|hi|hello|hey|zur info|korrektur|übrigens|nein|also|und|aber|achtung|hinweis|bitte (?:beachte|beachten sie|denk daran),?(?: dass)?|doch|wichtig|merk dir,?(?: dass)?|更正|注意|另外|不对|对了|请记住|记住)\b[,:!.]?\s*|(?:更正|注意|另外|不对|对了|请记住|记住)[，,：:]?)+",
     re.IGNORECASE,
 )
 _CORRECTS = re.compile(
@@ -70,15 +70,15 @@ _PROCEDURE = re.compile(
     re.IGNORECASE,
 )
 _PASSING = re.compile(
-    r"\b(?:I think|I guess|I hope|maybe|perhaps|probably|might|seems?|looks? like|not sure|wish|if|ich glaube|ich hoffe|vielleicht|wahrscheinlich|scheint|falls|wenn ich|today's weather|the same (?:person|contact)|dieselbe person)\b|\b(?:fun|nice|great|good|bad|fine|happy|sorry|awful|lovely|boring|ready|done|here|late|busy|tired|toll|schön|super|gut|schlecht|fertig|hier|müde)\W*$|也许|可能|好像|我觉得|同一个?人",
+    r"\b(?:I think|I guess|I hope|maybe|perhaps|probably|might|seems?|looks? like|not sure|wish|if|ich glaube|ich hoffe|vielleicht|wahrscheinlich|scheint|falls|wenn ich|today's weather|(?<!from )today|tonight|right now|this (?:morning|afternoon|evening)|(?<!ab )heute|guten tag|the same (?:person|contact)|dieselbe person)\b|\b(?:fun|nice|great|good|bad|fine|best|relative|welcome|attached|ill|sick|dry|wet|happy|sorry|awful|lovely|boring|ready|done|here|late|busy|tired|toll|schön|super|gut|schlecht|fertig|hier|müde|unterwegs|krank|trocken|nass|anbei|angehängt)\W*$|今天|也许|可能|好像|我觉得|同一个?人",
     re.IGNORECASE,
 )
 _PERSONAL = re.compile(
-    r"^(?:I|you|he|she|it|they|we|this|that|there|here|these|those|who|what|which|someone|everyone|ich|du|er|sie|es|wir|ihr|das|dies|hier|da|jemand|man|my|your|his|her|their|mein\w*|dein\w*|ihre?|seine?)\b|^(?:我|你|他|她|它|这|那)",
+    r"^(?:please|bitte|dear|send|move|bring|call|let|make|see|take|put|keep|give|then|while|today|tomorrow|nothing|good|everything|mr|mrs|ms|dr|frau|herr|I|you|he|she|it|they|we|this|that|there|here|these|those|who|what|which|someone|everyone|ich|du|er|sie|es|wir|ihr|das|dies|hier|da|jemand|man|my|your|his|her|their|mein\w*|dein\w*|ihre?|seine?)\b|^(?:我|你|他|她|它|这|那)",
     re.IGNORECASE,
 )
 _PERSON_WORD = re.compile(
-    r"\b(?:mother|father|wife|husband|son|daughter|brother|sister|boss|colleague|friend|mutter|vater|frau|mann|sohn|tochter|bruder|schwester|chef(?:in)?|kolleg\w+|freund\w*|number|email|e-mail|phone|address|nummer|adresse|name)\b",
+    r"\b(?:mother|father|wife|husband|son|daughter|brother|sister|boss|colleague|friend|contact|ansprechpartner(?:in)?|mutter|vater|frau|mann|sohn|tochter|bruder|schwester|chef(?:in)?|kolleg\w+|freund\w*|number|email|e-mail|phone|address|nummer|adresse|name)\b",
     re.IGNORECASE,
 )
 _SECRET = re.compile(
@@ -95,6 +95,7 @@ _SUBJECT_SHARE = 0.6
 _SAME = 0.9
 _ARTICLE = re.compile(r"^(?:the|our|all|every|each|any|an?|der|die|das|den|dem|unsere?|alle|jede[rs]?|eine?)\s+", re.IGNORECASE)
 _FULL_NAME = re.compile(r"[A-ZÄÖÜ][a-zäöüß]+ [A-ZÄÖÜ][a-zäöüß]+")
+_DETERMINED = re.compile(r"(?:the|our|all|every|each|any|no|an?)\s|[A-Z]{2}|\S+\s+\S", re.IGNORECASE)
 _DATED = re.compile(r"\b(?:deadline|release|launch|frist)\b|截止|发布", re.IGNORECASE)
 _EMOJI = re.compile("[\u2600-\u27bf\u200d\ufe0f\U0001f000-\U0001faff]+")
 _NEGATED = re.compile(r"\b(?:not|no|never|kein\w*|nicht|nie)\b|n't\b|[不没]", re.IGNORECASE)
@@ -137,7 +138,14 @@ def claim_of(heard: Said, people: frozenset[str] = frozenset()) -> Claim | None:
         return None
     lead = _LEAD_IN.match(heard.text)
     text = heard.text[lead.end() :].strip() if lead else heard.text.strip()
-    if not text or _PROCEDURE.search(text) or _PASSING.search(text) or _ADDRESS.search(text) or _SECRET.search(text):
+    if (
+        not text
+        or text.endswith((":", "：", "?", "？"))
+        or _PROCEDURE.search(text)
+        or _PASSING.search(text)
+        or _ADDRESS.search(text)
+        or _SECRET.search(text)
+    ):
         return None
     statement = (text[:1].upper() + text[1:]).strip()
     if not statement.endswith((".", "!", "。", "！")):
@@ -160,6 +168,8 @@ def _claim(match: re.Match[str], attribute: str, kind: str, statement: str, hear
     if _PERSONAL.match(match["s"]) or _PERSON_WORD.search(subject) or _is_person(subject, people):
         return None
     if attribute == "is":
+        if heard.language == "en" and not _DETERMINED.match(match["s"]):
+            return None
         if _FULL_NAME.fullmatch(subject):
             return None
         if DONE.search(match[0]) or not words(subject) or not words(value):

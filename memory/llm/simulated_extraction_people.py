@@ -34,6 +34,9 @@ _SELF = re.compile(
     rf"(?:^|[.!,:]\s*|\b(?:hi|hello|hey|hallo|guten tag)\W+)(?:my name is|this is|i am|i'm|mein name ist|ich heiße|ich bin|hier ist|hier spricht)\s+(?P<name>{NAME})(?=\s*(?:$|[.,!;(]|from\b|at\b|of\b|with\b|here\b|von\b|aus\b|and\b|und\b|speaking\b))",
     re.IGNORECASE,
 )
+_HERE = re.compile(
+    rf"^(?:hi|hello|hey|hallo|guten tag|good morning|moin)\b[^.!?]{{0,30}}?,\s*(?P<name>{NAME})\s+(?:here|hier)\b", re.IGNORECASE
+)
 _SIGNED = re.compile(
     rf"(?:best(?: regards| wishes)?|kind regards|regards|cheers|sincerely|thanks|viele grüße|beste grüße|mit freundlichen grüßen|liebe grüße|gruß|grüße)[,!]?\s*(?:[/⏎↵|]\s*)?(?P<name>{_FULL_NAME})(?P<rest>[^\n]{{0,200}})$",
     re.IGNORECASE,
@@ -116,15 +119,22 @@ class People:
         self.merges: list[dict[str, Any]] = []
         self._new = 0
 
-    def find(self, name: str) -> Person | None:
-        """By full name, by address, or by a first name that only one has."""
+    def find(self, name: str, *, loosely: bool = False) -> Person | None:
+        """By full name, by address, or by a first name that only one has.
+
+        ``loosely``: somebody of whom only the first name is known counts too.
+        """
         wanted = " ".join(name.casefold().split())
         for person in self.persons.values():
             values = {person.name, *(person.known.get(f, "") for f in ("email_address", "phone_number", "whatsapp_number"))}
             values |= {value for key, value in person.changes.items() if "_" in key}
             if wanted and wanted in {value.casefold() for value in values if value}:
                 return person
-        if " " not in wanted:
+        first, _, surname = wanted.partition(" ")
+        if surname and loosely:
+            close = [p for p in self.persons.values() if p.name.casefold() == first]
+            return close[0] if len(close) == 1 else None
+        if wanted and not surname:
             close = [p for p in self.persons.values() if p.name and wanted == p.name.casefold().split()[0]]
             return close[0] if len(close) == 1 else None
         return None
@@ -223,7 +233,7 @@ def _signer(person: Person, name: str, rest: str) -> tuple[str, str]:
 
 
 def _self(people: People, sender: Person, heard: Said) -> None:
-    match = _ZH_SELF.search(heard.text) if heard.language == "zh" else _SELF.search(heard.text)
+    match = _ZH_SELF.search(heard.text) if heard.language == "zh" else _SELF.search(heard.text) or _HERE.search(heard.text)
     if match and _is_name(name := _clean(match["name"])):
         people.give_name(sender, name, heard)
     if title := _MY_TITLE.search(heard.text):
@@ -299,6 +309,10 @@ def _title(people: People, heard: Said) -> None:
 def _same(people: People, heard: Said) -> None:
     for match in _SAME.finditer(heard.text):
         one, other = ([v for k in pair if (v := match[k])] for pair in (("a", "c", "e"), ("b", "d", "f")))
-        kept, gone = (people.find(_clean(names[0])) if names else None for names in (one, other))
+        kept, gone = (people.find(_clean(names[0]), loosely=True) if names else None for names in (one, other))
         if kept and gone and kept is not gone and not kept.ref.startswith("new") and not gone.ref.startswith("new"):
             people.merges.append({"action": "merge", "contact": kept.ref, "merge_with": gone.ref, "evidence": [heard.evidence]})
+            for person, names in ((kept, one), (gone, other)):
+                first, surname = split_name(_clean(names[0]))
+                if surname and person.name.casefold() == first.casefold():
+                    person.learn("surname", surname, heard)

@@ -37,6 +37,10 @@ _LANGUAGE_TOPIC = re.compile(
     re.IGNORECASE,
 )
 _OPENING = re.compile(r"^(?:please|bitte|oh|and|also|und|hey|hi|ok(?:ay)?|thanks|请|so)\b[,\s]*|^请", re.IGNORECASE)
+_REASON = re.compile(
+    r",?\s+(?:because|since|as|,)?\s*(?:I|we|ich|wir)\s+(?:can|am|have|do|don|never|kann|bin|habe|muss)\w*\b[^.!?]*$|,?\s+(?:because|denn|weil|da ich)\b[^.!?]*$|，?因为[^。！？]*",
+    re.IGNORECASE,
+)
 _REPLACED = {
     "en": (("me", "{n}"), ("my", "{n}'s"), ("I'm", "{n} is"), ("I am", "{n} is")),
     "de": (("mich", "{n}"), ("mir", "{n}"), ("meine", "die"), ("meinen", "den"), ("meinem", "dem"), ("meiner", "der")),
@@ -90,7 +94,7 @@ def is_directive(heard: Said) -> bool:
 
 def _directive(person: Person, heard: Said) -> str:
     """The sentence with the contact in place of "me"."""
-    text = _OPENING.sub("", heard.text.strip())
+    text = _REASON.sub("", _OPENING.sub("", heard.text.strip()))
     name = person.name.split()[0] if person.name else _SOMEBODY.get(heard.language, "")
     if not name:
         text = re.sub(r"\b(?:mich|mir)\s+", "", text, flags=re.IGNORECASE)

@@ -102,7 +102,7 @@ def _phrases(text: str, language: str) -> Iterator[str]:
         if content and (language != "de" or token[:1].isupper()):
             run.append(token)
             continue
-        if run and (len(run) > 1 or len(run[0]) > 4 or run[0][:1].isupper()):
+        if run and (len(run) > 1 or (run[0][:1].isupper() and len(run[0]) > 2)):
             yield " ".join(run[:4])
         run = []
 

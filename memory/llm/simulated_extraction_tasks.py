@@ -24,24 +24,27 @@ _ASKED_EN = re.compile(
     re.IGNORECASE,
 )
 _IMPERATIVE_EN = re.compile(rf"^(?P<what>(?:{_VERBS_EN})\s+[^.?!;\n]{{3,200}})", re.IGNORECASE)
-_REMIND_EN = re.compile(r"\bremind me\s+(?P<when>[^.?!;\n]{0,40}?)\s*\b(?:to|about|of)\s+(?P<what>[^.?!;\n]{3,200})", re.IGNORECASE)
+_REMIND_EN = re.compile(
+    r"\bremind me\s+(?P<when>[^.?!;\n]{0,40}?)\s*\b(?:to|about|of)\s+(?P<what>(?:[^.?!;\n]|(?<=\d)\.(?=\s?\w)){3,200})",
+    re.IGNORECASE,
+)
 _PROMISE_EN = re.compile(
     rf"\b(?:I|we)(?:'ll| will| promise to| am going to| have to| need to| must)\s+(?P<what>(?:{_VERBS_EN})\b[^.?!;\n]{{3,200}})",
     re.IGNORECASE,
 )
 _ASKED_DE = re.compile(
-    r"(?:^|[,;:]\s*|\b(?:hallo|hi)\W+(?:\w+\W+)?|\bund\s+)(?:(?:bitte\s+)?(?P<imp>(?:schick|schreib|bestell|buch|bereit|plan|bezahl|überweis|prüf|erstell|aktualisier|organisier|verläng(?:er)?|kontaktier|lad|reich|ruf|kauf|besorg|sende|druck|leite?|unterschreib|reservier|kümmer)\w*)(?:\s+bitte)?|(?:kannst|könntest|würdest)\s+du(?:\s+bitte)?|(?:können|könnten|würden)\s+sie(?:\s+bitte)?)\s+(?P<what>[^.?!;\n]{4,200})",
+    r"(?:^|[,;:]\s*|\b(?:hallo|hi)\W+(?:\w+\W+)?|\bund\s+)(?:(?:bitte\s+)?(?P<imp>(?:schick|schreib|bestell|buch|bereit|plan|bezahl|überweis|prüf|erstell|aktualisier|organisier|verläng(?:er)?|kontaktier|lad|reich|ruf|kauf|besorg|sende|druck|leite?|unterschreib|reservier|kümmer)\w*)(?:\s+bitte)?|(?:kannst|könntest|würdest)\s+du(?:\s+bitte)?|(?:können|könnten|würden)\s+sie(?:\s+bitte)?)\s+(?P<what>(?:[^.?!;\n]|(?<=\d)\.(?=\s?\w)){4,200})",
     re.IGNORECASE,
 )
 _REMIND_DE = re.compile(
-    r"\b(?:erinner(?:e|n sie)?\s+mich|mich)\s+(?P<when>[^.?!;\n]{0,40}?)\s*\b(?:daran,?\s*(?:dass ich\s+)?|an\s+)(?P<what>[^.?!;\n]{3,200})",
+    r"\b(?:erinner(?:e|n sie)?\s+mich|mich)\s+(?P<when>[^.?!;\n]{0,40}?)\s*\b(?:daran,?\s*(?:dass ich\s+)?|an\s+)(?P<what>(?:[^.?!;\n]|(?<=\d)\.(?=\s?\w)){3,200})",
     re.IGNORECASE,
 )
 _VERB_DE = re.compile(
     r"\b(?:\w*(?:schicken|senden|schreiben|bestellen|buchen|vorbereiten|planen|bezahlen|überweisen|prüfen|erstellen|aktualisieren|organisieren|verlängern|kontaktieren|einladen|einreichen|anrufen|kaufen|besorgen|drucken|weiterleiten|unterschreiben|reservieren|kündigen|vereinbaren|abholen))\b",
     re.IGNORECASE,
 )
-_PROMISE_DE = re.compile(r"\bich\s+(?:werde|muss)\s+(?P<what>[^.?!;\n]{4,200})", re.IGNORECASE)
+_PROMISE_DE = re.compile(r"\bich\s+(?:werde|muss)\s+(?P<what>(?:[^.?!;\n]|(?<=\d)\.(?=\s?\w)){4,200})", re.IGNORECASE)
 _ASKED_ZH = re.compile(
     r"(?:请(?:帮我|你)?|帮我|麻烦你|你能不能|能帮我|能不能帮我)(?P<what>(?:把|给|在|于|明天|后天|今天|下?周.|\d+月\d+[日号]|[^，。！？]{0,8}?)?(?:发送?|写|准备|预订|订|安排|买|支付|付|提交|更新|联系|打电话|续签|检查|创建|整理|寄)[^。！？]{2,60})"
 )
@@ -89,6 +92,7 @@ _COMMON = frozenset(
 )
 _LIKE = 0.5
 _MAX_NAME = 120
+_MAX_ABOUT = 12
 
 
 @dataclass(slots=True)
@@ -243,7 +247,9 @@ def _wanted(heard: Said) -> str:
     text, found = heard.text, ""
     if heard.language == "zh":
         match = _REMIND_ZH.search(text) or _ASKED_ZH.search(text)
-        found = match["what"] if match else ""
+        # 合同请在周五之前寄来: what it is about stands before the request
+        about = re.split(r"[，,。：]", text[: match.start()])[-1] if match else ""
+        found = (about if 1 < len(about) <= _MAX_ABOUT else "") + match["what"] if match else ""
     elif heard.language == "de":
         if match := _REMIND_DE.search(text):
             found = match["what"]
