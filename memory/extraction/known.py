@@ -36,7 +36,7 @@ QUERY_CHARS: Final = 20_000
 _ABOUT_PEOPLE: Final = frozenset(
     {Category.CONTACTS, Category.BIOS, Category.ROLLING_SUMMARIES, Category.RESPONSE_POLICIES, Category.TASKS}
 )
-_WITHOUT_TEXTS: Final[Mapping[str, None]] = {name: None for name in TEXT_FIELDS}
+_WITHOUT_TEXTS: Final[Mapping[str, None]] = dict.fromkeys(TEXT_FIELDS)
 
 
 async def load_known(

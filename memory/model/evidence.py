@@ -25,7 +25,7 @@ MAX_PIECES: Final = 3
 _QUOTE_MARKS = str.maketrans(dict.fromkeys("\"“”„‟«»‹›'’‘‚‛`´′″「」『』＂＇", ""))
 _DASHES = str.maketrans(dict.fromkeys("‐‑‒–—―−", "-"))
 _SPACE = re.compile(r"\s+")
-_ELLIPSIS = re.compile(r"\s*(?:\[?…\]?|\.{3,})\s*")
+_ELLIPSIS = re.compile(r"\s*\[?(?:…|\.{3,})\]?\s*")
 
 
 def normalised(text: str) -> str:

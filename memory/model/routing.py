@@ -47,7 +47,7 @@ _CODE = re.compile(
 _HOW_TO = re.compile(
     r"\bhow to\b|\bsteps? (?:to|for)\b|\bin order to\b.{0,80}\b(?:click|run|open|press|go to|select)\b"
     r"|\bfirst\b.{1,120}\bthen\b|\b(?:first|zuerst|als erstes)\b.{1,160}\b(?:then|next|finally|dann|danach|anschließend|zum schluss)\b"
-    r"|\bstep \d\b|\bschritt \d\b|\bso (?:geht|funktioniert|macht man|richtet man)\b|\banleitung\b|\bum .{3,80} zu .{2,30}, (?:muss|musst|klick|öffne)"
+    r"|\bstep \d\b|\bschritt \d\b|\bso (?:geht|funktioniert|macht man|richtet man)\b|\banleitung\b|\bum .{3,80}(?: zu \w{2,30}|\w{2,20}zu\w{2,20}en), (?:muss|musst|müssen|klick|öffne|wähl|geh)"
     r"|\b(?:to|when you) .{3,60}, (?:click|run|open|press|go to|select|type)\b"
     r"|(?:如何|怎么|怎样).{1,30}(?:步骤|方法)|首先.{1,60}(?:然后|接着|再)|第一步.{1,60}第二步",
     re.IGNORECASE | re.DOTALL,
@@ -64,10 +64,11 @@ _OWN = re.compile(
     re.IGNORECASE,
 )
 _PERSON = re.compile(
-    r"\b(?:his|her|their|seine|ihre|deren) (?:phone|number|e-?mail|address|birthday|telefonnummer|adresse|geburtstag)\b"
-    r"|\b(?:e-?mail|phone|telephone|mobile|telefon|handy|电话|邮箱)(?: number| address|nummer|adresse)?\s*(?:is|ist|lautet|:|是|：)"
-    r"|\b[A-ZÄÖÜ]\w+(?: [A-ZÄÖÜ]\w+)? (?:is|was born|ist|wurde) (?:married|born|divorced|\d+ years old|verheiratet|geboren|\d+ Jahre alt)\b"
-    r"|[\w.+-]+@[\w-]+\.[\w.]+",
+    r"\b(?i:his|her|their|seine|ihre|deren) (?i:phone|mobile|number|e-?mail|address|birthday|telefonnummer|handynummer|nummer|adresse|geburtstag)\b"
+    r"|\b(?i:e-?mail|phone|telephone|mobile|telefon|handy)(?i: number| address|-?nummer|-?adresse)?\s*(?:(?i:is|ist|lautet)\b|[:：])\s*[+\d(]?\S*[\d@]"
+    r"|(?:电话|手机|邮箱|电子邮件)(?:号码|地址)?(?:是|为|[:：])"
+    r"|\b[A-ZÄÖÜ]\w+(?: [A-ZÄÖÜ]\w+)? (?:is|was|ist|wurde) (?:married|born|divorced|\d+ years old|verheiratet|geschieden|geboren|\d+ Jahre alt|(?:am|in|im) [^.]{1,40} geboren)\b"
+    r"|[\w.+-]+@[\w-]+\.\w+",
 )
 
 
