@@ -23,8 +23,8 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.model_steps import ModelActivities
 from memory.llm.factory import build_models
-from memory.metering import Meter
 from memory.llm.simulated_prompt import read_request
+from memory.metering import Meter
 from memory.model.scope import Scope
 from memory.model.steps import BatchInput, Plan, TurnRef, UserRef
 from memory.model.turn import Outcome, StoredTurn, Turn

@@ -52,7 +52,13 @@ def plain_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """This process's environment without any setting of the product, so that only what a test says counts."""
     ours = ("AFTERTURN", "TEMPORAL", "OPENAI", "ANTHROPIC", "FEATURE", "ALLOW_CONTEXT")
     kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(ours)}
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "LC_ALL": "C.UTF-8", **(extra or {})}
+    return {
+        **kept,
+        "PYTHONPATH": str(ROOT),
+        "PYTHONWARNINGS": "error,ignore:Cannot find activity to cancel:UserWarning",
+        "LC_ALL": "C.UTF-8",
+        **(extra or {}),
+    }
 
 
 # -------------------------------------------------------------------------------------------------------- worker processes

@@ -1,6 +1,7 @@
 """Ports with a wire around them: every call is announced before it begins and after it is done, by name.
 
-Names: ``log.finish``, ``profiles.commit``, ``directory.facts``, …; ``model.<stage>``; ``notice.<step>``.
+Names: ``log.finish``, ``profiles.commit``, ``directory.facts``, ``ledger.commit``, ``facts.apply``, …; ``model.<stage>``;
+``notice.<step>``.
 """
 
 from __future__ import annotations
@@ -139,11 +140,18 @@ def wired(parts: Collaborators, wire: Wire) -> Collaborators:
     log: Any = _Wired(parts.log, "log", counted)
     directory: Any = _Wired(parts.directory, "directory", counted)
     profiles: Any = _Wired(parts.profiles, "profiles", counted)
+    ledger: Any = _Wired(parts.ledger, "ledger", counted)
+    stores: Any = replace(
+        parts.stores,
+        **{name: _Wired(getattr(parts.stores, name), name, counted) for name in ("facts", "contacts", "tasks", "guidance")},
+    )
     return replace(
         parts,
         log=log,
         directory=directory,
         profiles=profiles,
+        ledger=ledger,
+        stores=stores,
         models=_WiredModels(parts.models, counted),
         notifier=_WiredNotifier(parts.notifier, counted),
     )
