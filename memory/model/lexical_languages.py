@@ -6,13 +6,14 @@ Stop lists are short on purpose: words that carry no meaning of their own. A lon
 from __future__ import annotations
 
 import threading
-import unicodedata
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, Final
 
 import snowballstemmer
 import stopwordsiso
+
+from memory.model.lexical_text import normal_form
 
 DEFAULT: Final = "en"
 
@@ -62,6 +63,16 @@ _OWN: Final = {
         geweest haar had heb hebben heeft hem het hier hij hoe hun ik in is ja je kan kon maar me meer men met mij
         mijn moet na naar niet niets nog nu of om omdat onder ons ook op over reeds te tegen toch toen tot u uit uw
         van veel voor waar waarom want waren was wat wel werd wie wij wil worden wordt ze zelf zich zij zijn zo zou""",
+    "ru": """
+        а без более бы был была были было быть в вам вас весь во вот все всего всех вы где да даже для до его ее её
+        если есть еще ещё же за здесь и из или им их к как какая какой когда который кто ли либо мне может мы на над
+        нам нас наш не него нее ней нет ни них но ну о об однако он она они оно от очень по под при про с сам свой
+        себя со так также такой там те тем то того тоже той только том ты у уже хотя чего чей чем что чтобы чье эта
+        эти это этого этой этом этот я""",
+    "ar": """
+        أن أنا أنت أنتم أو أي أين أيضا إذا إلا إلى إن إنه إنها التي الذي الذين الى ان انا او اي بعد بل بها به بين تلك
+        ثم حتى حيث خلال ذلك عن عند على عليه عليها غير في فيه فيها قبل قد كان كانت كل كم كما كيف لا لقد لك لكن لم لماذا
+        لن له لها لي ليس ما ماذا متى مع من منذ منه منها نحن نعم هذا هذه هل هم هنا هناك هو هي و يا""",
     "zh": "的 了 着 过 们 吗 呢 吧 啊 么 之 与 及",
     "ja": "の は が を に と も へ や か ね よ",
     "ko": "은 는 이 가 을 를 의 에 도 로",
@@ -79,21 +90,17 @@ _LATIN: Final = (
     "ga", "hr", "sk", "sl", "lv", "vi", "sw", "tl", "af",
 )  # fmt: skip
 """Of equal votes the first one wins."""
-_GUESSES: Final = ("en", "de", "fr", "es", "it", "pt")
+_GUESSES: Final = ("en", "de", "fr", "es", "it", "pt", "nl", "sv", "no", "pl", "tr", "fi", "hu", "ro", "cs", "id")
 """What a few words without a common one among them may be."""
 COMPOUNDING: Final = frozenset({"de", "nl", "sv", "da", "no", "fi", "hu", "et", "af"})
 """Languages that write compounds as one word."""
 
-_LONGEST_STOP: Final = 6
-"""Letters; the lists of other languages are long, and their longer entries are words that mean something."""
+_LONGEST_STOP: Final = 4
+"""Letters; the lists of other languages are long, and many longer entries are words that mean something."""
 _VOTERS: Final = 400
 """Words of a text that are looked at."""
 _SURE: Final = 2
 """Common words of a language after which nothing else is guessed."""
-
-
-def _marks_of(text: str) -> str:
-    return unicodedata.normalize("NFC", text.casefold())
 
 
 @cache
@@ -101,10 +108,10 @@ def stop_words(language: str) -> frozenset[str]:
     """In small letters; empty for a language that is not known."""
     own = _OWN.get(language)
     if own is not None:
-        return frozenset(_marks_of(own).split())
+        return frozenset(normal_form(word) for word in own.split())
     if not stopwordsiso.has_lang(language):
         return frozenset()
-    return frozenset(_marks_of(word) for word in stopwordsiso.stopwords(language) if len(word) <= _LONGEST_STOP)
+    return frozenset(normal_form(word) for word in stopwordsiso.stopwords(language) if len(word) <= _LONGEST_STOP)
 
 
 @cache

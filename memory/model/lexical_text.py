@@ -119,10 +119,23 @@ def _without_apostrophe(word: str) -> tuple[str, ...]:
 
 def _word(text: str) -> Word:
     script = _script(text)
+    text = _one_spelling(text, script)
     if script == "arabic":
-        text = strip_marks(text).translate(_ARABIC_LETTERS)
         return Word(text, _without_article(text), script)
     return Word(text, strip_marks(text) if script in _LIGHT_SCRIPTS else text, script)
+
+
+def normal_form(word: str) -> str:
+    """The ``text`` that a word of this spelling has."""
+    small = unicodedata.normalize("NFC", word.casefold())
+    return _one_spelling(small, _script(small)) if small else small
+
+
+def _one_spelling(text: str, script: str) -> str:
+    """Arabic without points and with one form of each letter, Greek without accents: their stemmers want it so."""
+    if script == "arabic":
+        return strip_marks(text).translate(_ARABIC_LETTERS)
+    return strip_marks(text) if script == "greek" else text
 
 
 def _script(text: str) -> str:
