@@ -4,7 +4,7 @@ Adding a category is one :class:`~memory.categories.spec.CategorySpec` in ``REGI
 
 * its name, a member of :class:`memory.model.category.Category` (from which it gets its switches per deployment and per space),
 * ``prompt``: its section, a file ``memory/prompts/v1/<prompt>.md``,
-* ``item``: the type of its items, a subclass of :class:`memory.model.items.Item`. Its JSON schema becomes the section's of the reply,
+* ``item``: the type of its items, a subclass of :class:`memory.model.items.Item`. Its JSON schema is the section of the reply,
 * ``apply``: writes grounded items. It gets what it needs in :class:`~memory.categories.spec.ApplyContext`, writes every item under
   its key in one transaction of a store, and gives counts; the same items again change nothing,
 * ``check``, where an item that is well quoted can still be none of the category's (pure),

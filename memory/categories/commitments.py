@@ -17,7 +17,7 @@ MIN_WORDS: Final = 2
 
 _REMEMBER: Final = re.compile(
     r"\b(?:remember|keep in mind|bear in mind|note|don['’]?t forget|do not forget|be aware)(?:,)? that\b|\bfor (?:your|the) (?:record|information)\b|^\W*(?:fyi|for info)\b"
-    r"|\b(?:merke? dir|denke? daran|denk dran|vergiss nicht|vergessen sie nicht|beachte|beachten sie|behalte? im (?:kopf|hinterkopf))\b,?\s*(?:bitte,?\s*)?dass\b|\bzur info(?:rmation)?\b"
+    r"|\b(?:merke? dir|merken sie sich|denke?n? (?:sie )?(?:bitte )?dr?a?ran|vergiss (?:bitte )?nicht|vergessen sie nicht|beachte|beachten sie|behalte? im (?:kopf|hinterkopf))\b,?\s*(?:bitte,?\s*)?dass\b|\bzur info(?:rmation)?\b"
     r"|(?:请)?(?:记住|记得|別忘了|别忘了|注意)[，,：:]?(?![^。！？]{0,6}(?:发|给|买|打电话|预订|提醒|联系|交|付|带|取|寄))|供参考",
     re.IGNORECASE,
 )

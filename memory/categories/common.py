@@ -12,8 +12,10 @@ from typing import Any
 from memory.categories.spec import Applied, ApplyContext
 from memory.model.category import Category
 from memory.model.contact import USER_CONTACT
+from memory.model.evidence import text_of
 from memory.model.items import Dropped, DropReason, Grounded
 from memory.model.redaction import redact
+from memory.model.sentences import around
 from memory.model.transcript import clean_text
 from memory.model.window import CategoryOutcome
 
@@ -72,6 +74,13 @@ def one_line(text: str, most: int) -> str:
 
 def quotes_of(one: Grounded[Any]) -> Sequence[str]:
     return [source.quote for source in one.sources]
+
+
+def sentences_of(one: Grounded[Any], context: ApplyContext) -> list[str]:
+    """The sentences that the quotes are from."""
+    texts = {stored.event.event_id: text_of(stored) for stored in context.events}
+    said = (sentence for source in one.sources for sentence in around(source.quote, texts.get(source.event_id or "", "")))
+    return list(dict.fromkeys(said))
 
 
 def said_at(one: Grounded[Any], context: ApplyContext) -> datetime:

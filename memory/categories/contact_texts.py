@@ -35,13 +35,14 @@ MIN_SENTENCES: Final = 3
 MAX_DROPPED: Final = 0.7
 """A rolling summary may drop so much of the old one at once."""
 
-_CHANGE = re.compile(
-    r"\b(?:no longer|not any ?more|any ?more|anymore|instead|actually|left|quit|moved|changed?|switched|wrong|incorrect|correction|mistake|used to|former(?:ly)?|now|new|forget|stop(?:ped)?|rather|divorced|retired|over|done|finished|cancell?ed|sold|"
-    r"nicht mehr|kein\w* mehr|statt|stattdessen|sondern|eigentlich|umgezogen|gewechselt|verlassen|gekündigt|geändert|falsch|korrektur|früher|ehemalig\w*|jetzt|inzwischen|neue[rnms]?|vergiss|künftig|erledigt|abgesagt|verkauft|fertig|geschieden)\b"
-    r"|不再|已经不|换|改|搬|离开|辞|错|以前|现在|新的|忘|完成|取消|离婚",
+_ENDS = re.compile(
+    r"\b(?:no longer|not any ?more|any ?more|anymore|instead of|rather than|left|quit|wrong|incorrect|mistake|used to|former(?:ly)?|previously|forget|stop(?:s|ped)?|divorced|retired|over|done|finished|cancell?ed|sold|passed away|died|not|never|never ?mind|"
+    r"nicht mehr|nicht|kein\w*|statt|anstatt|verlassen|verließ|gekündigt|falsch|irrtum|früher|ehemalig\w*|vergiss|erledigt|abgesagt|verkauft|fertig|geschieden|verstorben|aufgehört|beendet)\b|n['’]t\b"
+    r"|不再|已经不|不是|没有|离开|辞|错|以前|忘|完成|取消|离婚|结束|卖了|去世",
     re.IGNORECASE,
 )
-"""Words that end something."""
+"""Words that end something; what they end is in the same clause."""
+_CLAUSES = re.compile(r"[,;:.!?()，；：。！？、\n]+\s*|\s+(?:and|but|und|aber|sondern)\s+")
 _FIRST_PERSON = re.compile(
     r"^(?:i(?:['’](?:m|ve|d|ll))?|my|we|our)\s|^(?:ich|mein\w*|wir|unser\w*)\s|^(?:我|我们|我們)(?!国|方)", re.IGNORECASE
 )
@@ -98,7 +99,7 @@ async def apply_texts(rule: TextRule, items: Sequence[Grounded[ContactTextItem]]
 
 
 def woven(old: str, new: str, quotes: Sequence[str], *, lets_go: bool = False, name: str = "") -> str:
-    """``new``, with the sentences of ``old`` that it lacks although nothing that was said speaks of their end.
+    """``new``, with the sentences of ``old`` that it lacks although nothing that was said speaks of their end, as far as there is room.
 
     Args:
         quotes: what was said.
@@ -109,23 +110,22 @@ def woven(old: str, new: str, quotes: Sequence[str], *, lets_go: bool = False, n
         return new
     own = key_words(name)
     fresh = [_Sentence(line, own) for line in sentences(new)]
-    said = [_Sentence(quote, own) for quote in quotes]
+    said = [_Sentence(clause, own) for quote in quotes for clause in _CLAUSES.split(quote) if clause]
     before = [_Sentence(line, own) for line in sentences(old)]
     kept = [line for line in before if not line.words or any(line.is_in(other) for other in fresh)]
     lost = [line for line in before if line not in kept and not line.is_over(fresh, said)]
     if lets_go and (len(before) < MIN_SENTENCES or len(lost) <= MAX_DROPPED * len(before)):
         return new
+    while lost and not _fits(_joined([*(line.text for line in lost), *(line.text for line in fresh)])):
+        lost.pop(0)
     if not lost:
         return new
     return _joined([*(line.text for line in lost), *(line.text for line in fresh)])
 
 
 def fitted(text: str) -> str:
-    """Within the bounds of its field: whole sentences, so far as they fit.
-
-    Where old sentences were put back in front, those that a model wrote last still come whole: the first ones go.
-    """
-    if count_words(text) <= MAX_TEXT_WORDS and len(text) <= MAX_TEXT_CHARS:
+    """Within the bounds of its field: whole sentences, so far as they fit."""
+    if _fits(text):
         return text
     lines = sentences(text)
     if len(lines) == 1:
@@ -139,6 +139,10 @@ def fitted(text: str) -> str:
             break
         kept.append(line)
     return _joined(kept) if kept else _cut(lines[0])
+
+
+def _fits(text: str) -> bool:
+    return count_words(text) <= MAX_TEXT_WORDS and len(text) <= MAX_TEXT_CHARS
 
 
 def _cut(text: str) -> str:
@@ -181,13 +185,11 @@ class _Sentence:
 
     def is_over(self, fresh: Sequence[_Sentence], said: Sequence[_Sentence]) -> bool:
         """Whether what was said ends this sentence: by name, or with another value in its place."""
-        for quote in said:
-            if _CHANGE.search(quote.text):
-                if self.telling & quote.words and self.telling:
-                    return True
-                if self.words and len(self.words & quote.words) >= SPOKEN_OF * len(self.words):
-                    return True
-        spoken = frozenset(word for quote in said for word in quote.words)
+        for clause in said:
+            shared = self.words & clause.words
+            if shared and _ENDS.search(clause.text) and (self.telling & shared or len(shared) >= SPOKEN_OF * len(self.words)):
+                return True
+        spoken = frozenset(word for clause in said for word in clause.words)
         for other in fresh:
             added = other.words - self.words
             about_same = len(self.words & other.words) >= RELATED * len(self.words) or contradicts(other.text, self.text)

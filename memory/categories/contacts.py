@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from memory.categories.common import Tally, clean, contact_number
+from memory.categories.common import Tally, clean, contact_number, sentences_of
 from memory.categories.contact_rules import (
     FIELDS,
     NAME_FIELDS,
@@ -135,7 +135,7 @@ class _Work:
         senders = list(dict.fromkeys(senders))
         values = {str(fields[name]).casefold() for name in UNIQUE_FIELDS if name in fields}
         own = [sender for sender in senders if sender.casefold() in values]
-        if not own and len(senders) == 1 and speaks_of_self(one.item, self._said(one)):
+        if not own and len(senders) == 1 and speaks_of_self(one.item, sentences_of(one, self.context)):
             own = senders
         return tuple(own)
 
@@ -200,11 +200,12 @@ class _Work:
         if share_field(keep, drop):
             return True
         cited = self._cited(one)
-        if is_plainly_same(keep, drop, self._said(one), [text_of(stored) for stored in cited]):
+        if is_plainly_same(keep, drop, sentences_of(one, self.context), [text_of(stored) for stored in cited]):
             return True
         for stored in cited:
             sender = stored.event.sender_id if isinstance(stored.event, MessageEvent) else None
-            said = [around(source.quote, text_of(stored)) for source in one.sources if source.event_id == stored.event.event_id]
+            quotes = [source.quote for source in one.sources if source.event_id == stored.event.event_id]
+            said = [sentence for quote in quotes for sentence in around(quote, text_of(stored))]
             for speaker, holder in ((keep, drop), (drop, keep)):
                 if sender in speaker.aliases and claims_field(speaker, holder, said):
                     return True
@@ -240,16 +241,12 @@ class _Work:
         ids = {source.event_id for source in one.sources}
         return [stored for stored in self.context.events if stored.event.event_id in ids]
 
-    def _said(self, one: Grounded[ContactItem]) -> list[str]:
-        texts = {stored.event.event_id: text_of(stored) for stored in self.context.events}
-        return [around(source.quote, texts.get(source.event_id or "", "")) for source in one.sources]
-
     def _fields(self, one: Grounded[ContactItem], contact: Contact | None) -> dict[str, Any]:
         """What the item sets, in the form of the store, without what cannot be stored."""
         item = one.item
         given = {name: clean(value) for name in FIELDS if (value := getattr(item, name))}
         addresses = [given[name] for name in UNIQUE_FIELDS if name in given]
-        if keeps_no_name(addresses, item, self._said(one), contact):
+        if keeps_no_name(addresses, item, sentences_of(one, self.context), contact):
             given = {name: value for name, value in given.items() if name not in NAME_FIELDS}
         fields: dict[str, Any] = {}
         for name, value in given.items():

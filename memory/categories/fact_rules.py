@@ -15,6 +15,8 @@ from memory.model.words import fold, key_words
 
 MIN_SHARED: Final = 0.3
 """A fact that is said to be superseded has so much in common with the statement that takes its place."""
+MIN_SAID: Final = 0.5
+"""A sentence is what a statement rests on when they have so much in common."""
 MIN_CORRECTED: Final = 0.6
 """A correction that does not say of what is one of a fact that has so much in common with it."""
 
@@ -73,6 +75,8 @@ def takes_place(new: Fact, old: Fact, said: Sequence[str], *, claimed: bool) -> 
     """
     if _apart(new, old):
         return False
+    # A quote may hold other sentences as well.
+    said = [sentence for sentence in said if overlap(sentence, new.statement) >= MIN_SAID]
     corrected = any(map(is_correction, said))
     if contradicts(new.statement, old.statement) or is_opposite(new.statement, old.statement):
         return corrected or not any(map(adds, said))

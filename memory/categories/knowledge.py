@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Final
 
-from memory.categories.common import Tally, clean, one_line, quotes_of, zone_of_user
+from memory.categories.common import Tally, clean, one_line, quotes_of, sentences_of, zone_of_user
 from memory.categories.fact_rules import elsewhere, is_procedure, is_trait, takes_place
 from memory.categories.spec import Applied, ApplyContext, CategorySpec
 from memory.model.category import Category
@@ -18,7 +18,6 @@ from memory.model.items import DropReason, Grounded, Item, KnowledgeItem
 from memory.model.library import Guidance
 from memory.model.near_duplicate import is_same, may_be_same, statement_key
 from memory.model.owner import Owner, View
-from memory.model.sentences import around
 from memory.model.validity import validity
 from memory.model.window import StoredEvent
 from memory.model.words import key_words
@@ -59,7 +58,7 @@ async def apply(items: Sequence[Grounded[KnowledgeItem]], context: ApplyContext)
         statement = one_line(one.item.statement, MAX_STATEMENT_CHARS)
         if not key_words(statement):
             tally.drop(one, DropReason.MALFORMED)
-        elif is_procedure(statement, _said(one, context)):
+        elif is_procedure(statement, sentences_of(one, context)):
             how_to.append(_guidance(one, statement, context))
             tally.drop(one, DropReason.ROUTED_ELSEWHERE)
         elif elsewhere(statement) or is_trait(statement, book.people):
@@ -79,12 +78,6 @@ async def apply(items: Sequence[Grounded[KnowledgeItem]], context: ApplyContext)
 def _in_order(items: Sequence[Grounded[KnowledgeItem]]) -> list[Grounded[KnowledgeItem]]:
     """As it was said, so that of two statements that contradict each other the later one holds."""
     return sorted(items, key=lambda one: max((source.seq or 0 for source in one.sources), default=0))
-
-
-def _said(one: Grounded[KnowledgeItem], context: ApplyContext) -> list[str]:
-    """The sentences that the quotes are from."""
-    texts = {stored.event.event_id: text_of(stored) for stored in context.events}
-    return [around(source.quote, texts.get(source.event_id or "", "")) for source in one.sources]
 
 
 @dataclass
@@ -126,7 +119,7 @@ class _Book:
         if same is not None:
             self.changes.append(ConfirmFact(one.key, same.fact_id, one.sources))
             return True
-        said = _said(one, self.context)
+        said = sentences_of(one, self.context)
         rivals = [
             old for old in candidates if takes_place(fact, old, said, claimed=item.relation == "supersedes" and old is related)
         ]

@@ -20,17 +20,16 @@ def sentences(text: str) -> list[str]:
     return [part for one in _ENDS.split(text[:MAX_CHARS]) if (part := one.strip())]
 
 
-def around(quote: str, text: str) -> str:
-    """The sentences of a text that a quote is a part of, or the quote itself where it is not found in one."""
+def around(quote: str, text: str) -> list[str]:
+    """The sentences of a text that a quote is a part of, or is made of; the quote's own where it is not found in one."""
     wanted = normalised(quote)
-    if not wanted:
-        return quote
     found: list[str] = []
-    for one in sentences(text):
-        plain = normalised(one)
-        if wanted in plain or (plain in wanted and len(plain) > 3):
-            found.append(one)
-    return " ".join(found) or quote
+    if wanted:
+        for one in sentences(text):
+            plain = normalised(one)
+            if wanted in plain or (plain in wanted and len(plain) > 3):
+                found.append(one)
+    return found or sentences(quote)
 
 
 def quoted_sentences(item: Item, cited: Iterable[StoredEvent]) -> list[str]:
@@ -41,5 +40,5 @@ def quoted_sentences(item: Item, cited: Iterable[StoredEvent]) -> list[str]:
     """
     numbers = sorted({evidence.event for evidence in item.evidence})
     texts = {number: text_of(stored) for number, stored in zip(numbers, cited, strict=False)}
-    said = [around(evidence.quote, texts.get(evidence.event, "")) for evidence in item.evidence if evidence.quote.strip()]
+    said = (sentence for evidence in item.evidence for sentence in around(evidence.quote, texts.get(evidence.event, "")))
     return list(dict.fromkeys(said))
