@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from memory.model.contact import Contact
 from memory.model.errors import InvalidInput, MemoryUnavailable
 from memory.model.event import ManagerMethodEvent, MessageEvent
-from memory.model.fact import Fact
+from memory.model.fact import Fact, FactStatus
 from memory.model.library import Guidance
 from memory.model.scope import Scope
 from memory.model.task import Task
@@ -33,13 +33,15 @@ _TAKEN = frozenset({ReceiptStatus.RECORDED, ReceiptStatus.DUPLICATE})
 
 @dataclass(frozen=True, slots=True)
 class EventsReport:
-    """What is stored after the play. ``searches``: queries with what was found."""
+    """What is stored after the play. ``replaced``: facts that ended, each with the one that took its place. ``…_searches``: queries
+    with what was found."""
 
     name: str
     scope: Scope
     counts: Mapping[str, int]
     windows: tuple[WindowView, ...] = field(repr=False)
     facts: tuple[Fact, ...] = field(repr=False)
+    replaced: tuple[tuple[Fact, Fact], ...] = field(repr=False)
     contacts: tuple[Contact, ...] = field(repr=False)
     tasks: tuple[Task, ...] = field(repr=False)
     guidance: tuple[Guidance, ...] = field(repr=False)
@@ -119,6 +121,8 @@ async def play_events(
     windows = await client.windows.list(scope=scope, limit=MAX_WINDOWS)
     views = [await client.windows.show(scope, window.window_id) for window in reversed(windows)]
     facts = await client.facts(scope, limit=1_000, sources=True)
+    ended = await client.facts(scope, statuses=(FactStatus.SUPERSEDED,), limit=1_000)
+    by_id = {fact.fact_id: fact for fact in (*facts, *ended)}
     wanted = list(fact_queries) or list(dict.fromkeys(fact.subject for fact in facts if fact.subject))[:MAX_FACT_QUERIES]
     said = list(event_queries) or wanted[:1]
     return EventsReport(
@@ -127,6 +131,7 @@ async def play_events(
         counts=counts,
         windows=tuple(views),
         facts=facts,
+        replaced=tuple((old, by_id[old.superseded_by]) for old in reversed(ended) if old.superseded_by in by_id),
         contacts=await client.contacts.filter(scope, limit=1_000),
         tasks=await client.tasks.list(scope, limit=1_000),
         guidance=await client.guidance.list(scope, limit=1_000),

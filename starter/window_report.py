@@ -123,7 +123,7 @@ def _line(category: Category, item: Mapping[str, Any], refs: Mapping[str, str], 
             details = [str(item[name]) for name in ("status", "priority") if item.get(name)]
             details += [f"by {str(item['deadline'])[:16]}"] if item.get("deadline") else []
             details += [str(item["schedule"])] if item.get("schedule") else []
-            return _with(f"{item.get('action') or '?'} {item.get('name') or refs.get(str(item.get('task')), '')}".strip(), details)
+            return _with(f"{item.get('action') or '?'} {item.get('name') or _task(item.get('task'), refs)}".strip(), details)
         case Category.CONTACTS:
             about = _contact(item.get("contact"), refs, names)
             if item.get("action") == "merge":
@@ -136,6 +136,11 @@ def _line(category: Category, item: Mapping[str, Any], refs: Mapping[str, str], 
 
 def _with(text: str, details: Sequence[str]) -> str:
     return f"{text} ({', '.join(details)})" if details else text
+
+
+def _task(ref: object, refs: Mapping[str, str]) -> str:
+    """The beginning of its id; its name is in the list of tasks."""
+    return f"task {refs[str(ref)][:8]}" if str(ref) in refs else ""
 
 
 def _contact(ref: object, refs: Mapping[str, str], names: Mapping[str, str]) -> str:

@@ -60,11 +60,18 @@ def show_window(console: Console, view: WindowView, report: EventsReport | None 
             (f"  {safe_text(window.reason)}" if window.reason else "", "yellow"),
         )
     )
-    found = extraction_lines(view, report.contacts if report is not None else ())
-    for kind, line in found[:lines]:
-        console.print(Text(_MARKS[kind] + safe_text(line), style=_STYLES[kind]))
-    if len(found) > lines:
-        console.print(Text(f"    … {len(found) - lines} more lines: afterturn window show {window.window_id}", style="dim"))
+    shown = left = quotes = 0
+    for kind, line in extraction_lines(view, report.contacts if report is not None else ()):
+        quotes = quotes + 1 if kind == "quote" else 0
+        if quotes > 1:
+            left += 1
+            continue
+        shown = 0 if kind == "head" else shown + 1
+        left += shown > lines
+        if shown <= lines:
+            console.print(Text(_MARKS[kind] + safe_text(line), style=_STYLES[kind]))
+    if left:
+        console.print(Text(f"  … {left} more lines: afterturn window show {window.window_id}", style="dim"))
 
 
 def _show_stored(console: Console, report: EventsReport) -> None:
@@ -81,7 +88,9 @@ def _show_stored(console: Console, report: EventsReport) -> None:
         console.print(Text(f"  task ({task.status.value}{due}): {shortened(task.name)}"))
     for guidance in report.guidance:
         console.print(Text(f"  how-to: {shortened(guidance.title)}"))
-    console.print(Text(f"  {len(report.facts)} facts"))
+    console.print(Text(f"  {len(report.facts)} facts; what took the place of what:"))
+    for old, new in report.replaced:
+        console.print(Text(f"    {shortened(old.statement, 120)}", style="dim"), Text(f"→ {shortened(new.statement, 120)}"))
     console.print()
 
 
@@ -94,6 +103,7 @@ def events_json(report: EventsReport) -> dict[str, Any]:
         "counts": dict(report.counts),
         "windows": [view.window for view in report.windows],
         "facts": report.facts,
+        "replaced": [{"old": old, "new": new} for old, new in report.replaced],
         "contacts": report.contacts,
         "tasks": report.tasks,
         "guidance": report.guidance,
