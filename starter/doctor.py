@@ -15,7 +15,7 @@ from temporalio.client import Client
 from memory.llm.factory import build_models
 from memory.model.enablement import ReasonCode, is_flagged
 from memory.model.errors import AfterturnError, InvalidInput, InvalidSettings, MemoryUnavailable
-from memory.model.names import MODEL_TASK_QUEUE, SEARCH_ATTRIBUTES, SWEEP_SCHEDULE_ID, TASK_QUEUE
+from memory.model.names import MODEL_TASK_QUEUE, RECONCILE_SCHEDULE_ID, SEARCH_ATTRIBUTES, SWEEP_SCHEDULE_ID, TASK_QUEUE
 from memory.model.turn import Outcome
 from memory.ports import TurnSummary
 from memory.profiles import Profiles
@@ -23,6 +23,8 @@ from memory.settings import Settings, read_dev_file
 from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
 from memory.stores.tables.faults import MIGRATE
+from memory.stores.vectors import FOLDER
+from starter.search import open_search
 from starter.spool import Spool
 from starter.temporal import address_of, connect, temporal_errors
 
@@ -61,11 +63,13 @@ async def examine(settings: Settings) -> tuple[Check, ...]:
         ("search attributes", doctor.search_attributes, "run `afterturn migrate --temporal`, or `afterturn dev`"),
         ("task queues", doctor.task_queues, "start a worker: `afterturn worker`"),
         ("sweep schedule", doctor.sweep_schedule, "run `afterturn migrate --temporal`, or `afterturn dev`"),
+        ("reconcile schedule", doctor.reconcile_schedule, "run `afterturn migrate --temporal`, or `afterturn dev`"),
     ]
     others: list[tuple[str, _Step, str]] = [
         ("feature flag", doctor.feature_flag, "check AFTERTURN_DATABASE_URL"),
         ("database", doctor.database, "check AFTERTURN_DATABASE_URL"),
         ("object store", doctor.object_store, "check AFTERTURN_OBJECT_STORE_ENDPOINT and its keys, or run `afterturn dev`"),
+        ("vectors", doctor.vectors, "check AFTERTURN_VECTOR_URL and AFTERTURN_EMBEDDER, or run `afterturn dev`"),
         ("language model", doctor.language_model, "set AFTERTURN_LANGUAGE_MODEL and the provider's key"),
         ("spool", doctor.spool, "run `afterturn spool drain`"),
     ]
@@ -156,12 +160,37 @@ class _Doctor:
             return len((await client.workflow_service.describe_task_queue(request)).pollers)
 
     async def sweep_schedule(self) -> str:
-        with temporal_errors("reading the sweep schedule"):
-            described = await self._connected.get_schedule_handle(SWEEP_SCHEDULE_ID).describe()
+        return await self._schedule(SWEEP_SCHEDULE_ID, "turns and events that were recorded but not started stay so")
+
+    async def reconcile_schedule(self) -> str:
+        return await self._schedule(RECONCILE_SCHEDULE_ID, "drift between rows and vectors is not looked for")
+
+    async def _schedule(self, schedule_id: str, when_paused: str) -> str:
+        with temporal_errors(f"reading the {schedule_id} schedule"):
+            described = await self._connected.get_schedule_handle(schedule_id).describe()
         if described.schedule.state.paused:
-            raise _Wrong("paused: turns that were recorded but not started stay so", "temporal schedule toggle --unpause -s sweep")
+            raise _Wrong(f"paused: {when_paused}", f"temporal schedule toggle --unpause -s {schedule_id}")
         every = described.schedule.spec.intervals[0].every if described.schedule.spec.intervals else None
         return f"every {every.total_seconds():g} s" if every else "present"
+
+    async def vectors(self) -> str:
+        """Collections and payload indexes, and whether they fit the embedder. Makes nothing."""
+        local = self._settings.vector_url is None and self._settings.vector_service_url is None
+        if local and not (self._settings.data_dir / FOLDER).exists():
+            return "Qdrant's engine in the data folder; a worker makes it"
+        tables = build_tables(self._settings)
+        index = open_search(self._settings, tables, owner="afterturn doctor")
+        try:
+            await index.vectors.ping()
+            missing = await index.missing_indexes()
+        finally:
+            await index.aclose()
+            await tables.aclose()
+        if missing:
+            raise _Wrong(
+                f"payload indexes are missing: {', '.join(missing)}", "start a worker, which makes them, or `afterturn reindex`"
+            )
+        return f"reachable, embedder {self._settings.embedder}"
 
     async def feature_flag(self) -> str:
         """Here, and by what the workers did with the last turns: each process has it from its own environment."""

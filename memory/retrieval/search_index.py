@@ -104,6 +104,14 @@ class SearchIndex:
             await self.documents.ready(source.kind)
         await self.events.ready()
 
+    async def missing_indexes(self) -> list[str]:
+        """``collection.field`` of payload indexes that are not there; without them a server searches slowly.
+
+        Raises InvalidSettings where a collection was never made, StoreUnavailable where the vectors cannot be reached.
+        """
+        specs = [*(self.documents.spec(source.kind) for source in self._sources), self.events.spec()]
+        return [f"{spec.name}.{name}" for spec in specs for name in await self.vectors.missing_indexes(spec)]
+
     async def aclose(self) -> None:
         """Close the vectors and the embedder; may be called twice."""
         await self.vectors.aclose()

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,7 +75,7 @@ def _steps(console: Console) -> Generator[Callable[[str], None]]:
 def dev(ctx: typer.Context) -> None:
     """Run everything on this machine.
 
-    S3 server, Temporal with its Web UI, database, worker and sweep schedule.
+    S3 server, Temporal with its Web UI, database, worker and schedules.
 
     Context memory is switched on for every company here, unless the environment says otherwise. Ctrl-C stops all of it; the data
     stays in the data folder.
@@ -350,8 +351,10 @@ async def _surroundings(state: State, settings: Settings, model: str | None) -> 
 
     folder = Path(tempfile.mkdtemp(prefix="afterturn-demo-"))
     overrides: dict[str, Any] = {"language_model": model} if model else {}
-    # All that there is to see; messages are found by their words, so that nobody waits for an embedder.
+    # All that there is to see; and nobody waits for an embedder that takes its time, unless it was asked for.
     overrides |= {f"memory_{category.value}": True for category in Category} | {"embed_events": False}
+    if "embedder" not in settings.model_fields_set:
+        overrides["embedder"] = "wordllama" if find_spec("wordllama") is not None else "none"
     try:
         console = stderr()
         with _steps(console) as step:
@@ -436,7 +439,7 @@ def worker(
 
 def migrate(
     ctx: typer.Context,
-    temporal: Annotated[bool, typer.Option("--temporal", help="Also set up search attributes and the sweep schedule.")] = False,
+    temporal: Annotated[bool, typer.Option("--temporal", help="Also set up search attributes and the schedules.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Bring the database to this version's schema. Safe to repeat; needed before the first start and after an update."""
@@ -451,13 +454,14 @@ def migrate(
         write(f"the database is at schema {report['schema']}\n")
     if temporal:
         with _steps(stderr()) as step:
-            step("setting up search attributes and the sweep schedule")
+            step("setting up search attributes and the schedules")
             report |= run(_set_up_temporal(settings))
         if not as_json:
             added = report["search_attributes_added"]
             write(f"search attributes: {', '.join(added)} added\n" if added else "search attributes: all were there\n")
             made = "created" if report["schedule_created"] else "was there and is brought up to date"
             write(f"sweep schedule, every {settings.sweep_interval_s:g} s: {made}\n")
+            write(f"reconcile schedule, every {settings.reconcile_every_s:g} s: {made}\n")
     if as_json:
         emit_json(report)
 

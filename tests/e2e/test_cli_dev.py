@@ -103,9 +103,11 @@ def test_doctor_finds_all_well(dev: Dev) -> None:
         "search attributes",
         "task queues",
         "sweep schedule",
+        "reconcile schedule",
         "feature flag",
         "database",
         "object store",
+        "vectors",
         "language model",
         "spool",
     ]
@@ -118,6 +120,7 @@ def test_migrate_tells_what_it_set_up(dev: Dev) -> None:
         f"the database is at schema {as_json.json['schema']}",
         "search attributes: all were there",
         "sweep schedule, every 60 s: was there and is brought up to date",
+        "reconcile schedule, every 3600 s: was there and is brought up to date",
     ]
     assert alone.out == plain.out.splitlines(keepends=True)[0]
 
