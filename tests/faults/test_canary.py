@@ -186,7 +186,7 @@ async def temporal_bytes(world: World) -> AsyncGenerator[tuple[str, bytes]]:
         yield f"list entry of {name}", run.raw_info.SerializeToString()
         yield f"summary of {name}", f"{await described.static_summary()} {await described.static_details()}".encode()
         for query in (STATUS_QUERY, "__temporal_workflow_metadata", "__stack_trace"):
-            if query == STATUS_QUERY and run.workflow_type != "PostAnswerWorkflow":
+            if query == STATUS_QUERY and run.workflow_type not in {"PostAnswerWorkflow", "ConsolidateEventsWorkflow"}:
                 continue
             answer = await world.client.workflow_service.query_workflow(
                 QueryWorkflowRequest(

@@ -18,6 +18,7 @@ from memory.model.errors import AfterturnError
 from memory.settings import Settings, load_settings
 from starter import MemoryClient
 from starter.logs import configure_logging
+from starter.who import scope_of
 from tests.support.fleet import ROOT, as_environment, plain_environment
 
 TENANT = "acme"
@@ -42,6 +43,37 @@ async def perform(memory: MemoryClient, step: Mapping[str, Any]) -> dict[str, An
             return {"shown": repr(await memory.status((TENANT, user)))}
         case {"do": "rerun", "user": user}:
             return {"reopened": len((await memory.rerun(scope=(TENANT, user))).reopened)}
+        case {"do": "events", "user": user, "events": events}:
+            recorded = await memory.record_events((TENANT, user), events, allow_user_memory=True)
+            return {"status": recorded.status, "shown": repr(recorded)}
+        case {"do": "flush", "user": user, "wait_s": wait_s}:
+            return {"waiting": (await memory.flush((TENANT, user), wait_s=wait_s)).waiting}
+        case {"do": "chunk", "user": user, "transcript": transcript, "guidance": guidance}:
+            window = await memory.windows.process_chunk(scope_of((TENANT, user)), transcript, guidance=guidance)
+            return {"state": window.state, "shown": repr(window)}
+        case {"do": "windows", "user": user}:
+            scope = scope_of((TENANT, user))
+            windows = await memory.windows.list(scope=scope)
+            views = [await memory.windows.show(scope, one.window_id) for one in windows]
+            return {
+                "states": [one.state for one in windows],
+                "reasons": [one.reason for one in windows],
+                "shown": repr(await memory.windows.status(scope)) + repr(views),
+            }
+        case {"do": "add_fact", "user": user, "statement": statement}:
+            return {"shown": repr(await memory.add_facts((TENANT, user), statement))}
+        case {"do": "search", "user": user, "query": query}:
+            facts = await memory.search_facts((TENANT, user), query, sources=True)
+            events = await memory.search_events((TENANT, user), query)
+            people = await memory.contacts.search((TENANT, user), query)
+            tasks = await memory.tasks.list((TENANT, user))
+            return {
+                "found": [len(found) for found in (facts, events, people, tasks)],
+                "shown": repr((facts, events, people, tasks)),
+            }
+        case {"do": "forget", "user": user}:
+            ids = [fact.fact_id for fact in await memory.facts((TENANT, user))]
+            return {"gone": await memory.forget_facts((TENANT, user), ids)}
         case _:
             raise ValueError(f"no such step: {step.get('do')}")
 
