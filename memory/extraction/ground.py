@@ -227,9 +227,9 @@ def texts_of(item: Item) -> list[str]:
 
 
 def shown(item: Item) -> dict[str, Any]:
-    """An item for the person who looks, bounded."""
+    """An item for the person who looks, bounded and without secrets."""
     return {
-        name: value if isinstance(value, int | float | bool) else str(value)[:500]
+        name: value if isinstance(value, int | float | bool) else redact(str(value)[:8000]).text[:500]
         for name, value in item.model_dump(mode="json", exclude_none=True).items()
     }
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from memory.model.category import Category
 from memory.model.errors import MalformedOutput
 from memory.model.items import MAX_EVIDENCE, MAX_ITEMS, Dropped, DropReason, Item
+from memory.model.redaction import redact
 from memory.model.reply import find_json, strip_reply
 
 SCHEMA_NAME: Final = "window_items"
@@ -216,6 +217,11 @@ def _numbered(evidence: Any) -> Any:
 def _bounded(item: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept of a dropped item for the person who looks."""
     return {
-        str(name)[:60]: value if isinstance(value, int | float | bool) else str(value)[:500]
+        _shown(str(name), 60): value if isinstance(value, bool | float) else _shown(str(value), 500)
         for name, value in list(item.items())[:20]
     }
+
+
+def _shown(text: str, most: int) -> str:
+    """The secret goes first, so that no cut leaves a part of it."""
+    return redact(text[:8000]).text[:most]
