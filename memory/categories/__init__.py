@@ -31,12 +31,13 @@ REGISTRY: tuple[CategorySpec, ...] = (
     tasks.SPEC,
 )
 
-_BY_CATEGORY = {spec.category: spec for spec in REGISTRY}
-
 
 def spec_of(category: Category) -> CategorySpec:
     """Raises KeyError for a category that is not registered."""
-    return _BY_CATEGORY[category]
+    for spec in REGISTRY:
+        if spec.category == category:
+            return spec
+    raise KeyError(category)
 
 
 __all__ = ["REGISTRY", "CategorySpec", "spec_of"]

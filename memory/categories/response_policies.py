@@ -11,14 +11,10 @@ from memory.categories.contact_texts import TextRule, apply_texts, check_text
 from memory.categories.spec import Applied, ApplyContext, CategorySpec
 from memory.model.category import Category
 from memory.model.items import ContactTextItem, DropReason, Grounded, Item
-from memory.model.lexical_languages import latin_languages
-from memory.model.lexical_text import words
 from memory.model.sentences import quoted_sentences
 from memory.model.window import StoredEvent
 
 _RULE: Final = TextRule(Category.RESPONSE_POLICIES, "response_policy")
-_KNOWN: Final = frozenset({"en", "de"})
-"""Latin-script languages whose directives the patterns know; with Chinese."""
 
 _LASTING: Final = re.compile(
     r"\b(?:always|never|ever|from now on|from here on|in (?:the )?future|going forward|henceforth|every time|any ?more|whenever|only|at all times|as a rule|must|under no circumstances|"
@@ -26,6 +22,14 @@ _LASTING: Final = re.compile(
     r"|总是|永远|始终|以后|今后|从现在起|从今以后|往后|不要再|别再|不再|每次|每当|千万|务必|必须|一律|只(?:能|用|可)",
     re.IGNORECASE,
 )
+_LASTING_ELSEWHERE: Final = re.compile(
+    r"\b(?:toujours|jamais|désormais|dorénavant|siempre|nunca|jamás|sempre|mai più|d['’]ora in poi|altijd|nooit|voortaan|alltid|aldrig|zawsze|nigdy|her zaman|asla)\b",
+    re.IGNORECASE,
+)
+"""In other languages of Latin script."""
+_LATIN: Final = re.compile(r"[A-Za-z]{3}")
+_HAN: Final = re.compile("[\u3400-\u9fff]")
+_KANA: Final = re.compile("[\u3040-\u30ff]")
 _DEALING: Final = re.compile(
     r"\b(?:answer\w*|repl(?:y|ies)|respond\w*|call(?:ing)?|ring|phone|write|text|texting|e-?mail(?:ing)?|message|contact\w*|address|copy|cc|send|forward|use|speak|talk|ping|disturb|bother|mention|share|tell|keep|sign|greet|translate|include|avoid|be (?:brief|short|formal|polite|concise|direct)|"
     r"antworte\w*|beantworte\w*|anrufen|anruf\w*|rufe?n?|schreib\w*|kontaktier\w*|sprich|sprechen|sprech\w*|duze\w*|sieze\w*|nenn\w*|benutz\w*|verwend\w*|schick\w*|send\w*|meld\w*|stör\w*|erwähn\w*|halte?|fass\w*|vermeid\w*|sag\w*)\b"
@@ -60,18 +64,16 @@ _SUPPOSED: Final = re.compile(
 
 
 def is_directive(said: str) -> bool:
-    """Whether a sentence says, for good, how somebody is to be dealt with; in a language without patterns here the model decides."""
+    """Whether a sentence says, for good, how somebody is to be dealt with; in a script without patterns here the model decides."""
     if _QUESTION.search(said) or _SUPPOSED.search(said):
         return False
     if _REPORT.search(said) or (_ONCE.search(said) and not _FOR_GOOD.search(said)):
         return False
     if _PLAINLY.search(said) or (_LASTING.search(said) and _DEALING.search(said)):
         return True
-    found = list(words(said[:2000]))
-    latin = [word.text for word in found if word.script == "latin"]
-    if any(word.script == "han" for word in found):
-        return any("\u3040" <= char <= "\u30ff" for char in said)  # Japanese
-    return not (latin and latin_languages(latin)[0] in _KNOWN)
+    if _LATIN.search(said):
+        return _LASTING_ELSEWHERE.search(said) is not None
+    return not _HAN.search(said) or _KANA.search(said) is not None
 
 
 def check(item: Item, cited: Sequence[StoredEvent]) -> str | None:
