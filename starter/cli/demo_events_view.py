@@ -88,7 +88,7 @@ def _show_stored(console: Console, report: EventsReport) -> None:
         console.print(Text(f"  task ({task.status.value}{due}): {shortened(task.name)}"))
     for guidance in report.guidance:
         console.print(Text(f"  how-to: {shortened(guidance.title)}"))
-    console.print(Text(f"  {len(report.facts)} facts; what took the place of what:"))
+    console.print(Text(f"  {len(report.facts)} facts{'; what took the place of what:' if report.replaced else ''}"))
     for old, new in report.replaced:
         console.print(Text(f"    {shortened(old.statement, 120)}", style="dim"), Text(f"→ {shortened(new.statement, 120)}"))
     console.print()
