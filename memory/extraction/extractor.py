@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -123,7 +124,10 @@ class Extractor:
             if category in sections.broken:
                 work.failed[category] = sections.broken[category]
                 continue
-            kept, dropped = grounds.check(spec, sections.items.get(category, []), origin)
+            kept, dropped = [], []
+            if items := sections.items.get(category):
+                # In a thread: texts may be long, and heartbeats have to go on.
+                kept, dropped = await asyncio.to_thread(grounds.check, spec, items, origin)
             malformed = sections.dropped.get(category, [])
             work.found.add(category, kept, [*malformed, *dropped], proposed=sections.proposed.get(category, 0))
         return _after(known, work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Final, cast
 
 from memory.categories.spec import CategorySpec
@@ -14,6 +14,7 @@ from memory.model.echo import Instructions
 from memory.model.event import MessageEvent
 from memory.model.evidence import (
     cited_events,
+    is_asking,
     is_assent,
     is_assistants_own,
     keeps_script,
@@ -27,19 +28,21 @@ from memory.model.items import ContactItem, ContactTextItem, Dropped, DropReason
 from memory.model.redaction import redact
 from memory.model.sentences import sentences
 from memory.model.shield import handled_by
-from memory.model.transcript import stamp
+from memory.model.transcript import clean_text, shorten_middle, stamp
 from memory.model.window import StoredEvent, Window
 from memory.prompts import all_prompt_texts
 from memory.prompts.extraction import Known
 
 NEIGHBOURS: Final = 3
 """Lines before a cited one that may name what it speaks of."""
+SUPPORT_BYTES: Final = 64 * 1024
+"""Of one text, its beginning and end: what the prompt showed, and more."""
 MIN_SHARE: Final = 0.4
 """So much of a statement's telling words was said in its lines, or is known."""
 MIN_TEXT_SHARE: Final = 0.34
 """Of a task and of a text about a contact, which are worded more freely."""
 MIN_HEARD: Final = 0.25
-"""Of the same, by others than the assistant: more than the words of a question to which the assistant's memory is the answer."""
+"""Of the same, by others than the assistant: its memory, said back, is not taken again."""
 
 _REF_FIELDS: Final = ("contact", "merge_with", "task", "related")
 _TEXT_FIELDS: Final = ("statement", "subject", "text", "name", "description", "job_title")
@@ -56,12 +59,14 @@ _NO_CONTENT: Final[Mapping[type[Item], frozenset[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What an item may rest on. ``given``: what was known, and names and days of the lines."""
+    """What an item may rest on."""
 
     lines: tuple[str, ...]
-    heard: tuple[str, ...]
-    """Those of others than the assistant."""
-    given: tuple[str, ...]
+    """Its lines and those shortly before; of a text about a contact, all."""
+    everything: Support
+    """These lines, what was known, names and days."""
+    heard: Support
+    """What others than the assistant stated, and the old texts."""
     old: tuple[str, ...] = ()
     """The text, fact or task that the item goes on with."""
 
@@ -83,6 +88,7 @@ class Grounds:
     refs: Mapping[str, str]
     created: dict[str, str] = field(default_factory=dict[str, str])
     """Refs of contacts that the reply creates, with who they are: the same person, however the reply counts its contacts."""
+    _supports: dict[tuple[str, ...], Support] = field(default_factory=dict[tuple[str, ...], Support])
 
     def check(self, spec: CategorySpec, items: Sequence[Item], origin: str) -> tuple[list[Grounded[Any]], list[Dropped]]:
         """The items that hold, in their order, and those that do not with the reason.
@@ -135,19 +141,18 @@ class Grounds:
     def _unsaid(self, spec: CategorySpec, item: Item, said: _Said, cited: Sequence[StoredEvent]) -> DropReason | None:
         """Whether the item says more than its lines and what was known."""
         texts = texts_of(item)
-        support = Support([*said.lines, *said.given, *said.old])
         free = isinstance(item, ContactTextItem)
-        if any(support.unknown_terms(text, free=free) for text in texts):
+        if any(said.everything.unknown_terms(text, free=free) for text in texts):
             return DropReason.UNGROUNDED
-        if any(map(support.unknown_names, _strings(item, _NAME_FIELDS))):
+        if any(map(said.everything.unknown_names, _strings(item, _NAME_FIELDS))):
             return DropReason.UNGROUNDED
-        if not all(_was_said(value, [*said.lines, *said.given, *said.old]) for value in _strings(item, _VALUE_FIELDS)):
+        if not all(_was_said(value, [*said.lines, *self._people, *said.old]) for value in _strings(item, _VALUE_FIELDS)):
             return DropReason.UNGROUNDED
         whole = "\n".join(texts)
         least = MIN_SHARE if isinstance(item, KnowledgeItem) else MIN_TEXT_SHARE
-        if support.share(whole) < least or _is_prompt_text(texts, said):
+        if said.everything.share(whole) < least or _is_prompt_text(texts, said):
             return DropReason.UNGROUNDED
-        if spec.user_evidence and whole and Support([*said.heard, *said.given, *said.old]).share(whole) < MIN_HEARD:
+        if spec.user_evidence and whole and said.heard.share(whole) < MIN_HEARD:
             numbers = {number for number, stored in enumerate(self.events, 1) if stored in cited and not is_assistants_own(stored)}
             if not any(is_assent(evidence.quote) for evidence in item.evidence if evidence.event in numbers):
                 return DropReason.ASSISTANT_ONLY
@@ -175,15 +180,38 @@ class Grounds:
             places = {stored.seq: place for place, stored in enumerate(self.events)}
             wanted = {place for stored in cited for place in range(max(0, places[stored.seq] - NEIGHBOURS), places[stored.seq] + 1)}
             near = [self.events[place] for place in sorted(wanted) if self.events[place].space_id not in off]
-        people = [part for contact in self.known.contacts for part in (contact.name, contact.job_title, *contact.aliases) if part]
-        people += [person for stored in near for person in _people(stored)]
-        days = [stamp(stored.event.timestamp)[:10] for stored in cited]
-        return _Said(
-            lines=tuple(text_of(stored) for stored in near),
-            heard=tuple(text_of(stored) for stored in near if not is_assistants_own(stored)),
-            given=(*people, *days),
-            old=tuple(text for text in self._old_texts(item) if text),
+        lines = tuple(shorten_middle(clean_text(text_of(stored)), SUPPORT_BYTES) for stored in near)
+        # What is to be done is often asked for; what is so is not stated by a question.
+        questions = isinstance(item, TaskItem)
+        heard = tuple(
+            sentence
+            for stored, line in zip(near, lines, strict=True)
+            if not is_assistants_own(stored)
+            for sentence in sentences(line)
+            if questions or not is_asking(sentence)
         )
+        days = tuple(dict.fromkeys(stamp(stored.event.timestamp)[:10] for stored in cited))
+        old = tuple(text for text in self._old_texts(item) if text)
+        before = self._support(old)
+        return _Said(
+            lines=lines,
+            everything=self._support(lines) | self._support(self._people) | self._support(days) | before,
+            heard=self._support(heard) | before,
+            old=old,
+        )
+
+    @cached_property
+    def _people(self) -> tuple[str, ...]:
+        """Names and ids of who is known and of who takes part."""
+        people = [part for contact in self.known.contacts for part in (contact.name, contact.job_title, *contact.aliases) if part]
+        people += [person for stored in self.events for person in _people(stored)]
+        return tuple(dict.fromkeys(people))
+
+    def _support(self, texts: tuple[str, ...]) -> Support:
+        """Read once, however many items rest on the same."""
+        if texts not in self._supports:
+            self._supports[texts] = Support(texts)
+        return self._supports[texts]
 
     def _old_texts(self, item: Item) -> list[str | None]:
         if isinstance(item, KnowledgeItem) and item.related:

@@ -64,8 +64,9 @@ async def load_known(
             participants.update(await stores.contacts.by_alias(scope, unknown))
     contacts: dict[int, Contact] = dict(await stores.contacts.get(scope, SYSTEM_CONTACTS))
     contacts.update({contact.contact_id: contact for contact in participants.values()})
-    for contact in _chosen(everyone, events, room=MAX_CONTACTS - len(contacts)):
-        contacts.setdefault(contact.contact_id, contact)
+    others = [contact for number, contact in everyone.items() if number not in contacts]
+    chosen = _chosen(others, events, room=MAX_CONTACTS - len(contacts))
+    contacts.update({contact.contact_id: contact for contact in chosen})
     tasks = await stores.tasks.list(scope, statuses=LIVE_STATUSES, limit=MAX_TASKS) if Category.TASKS in asked else ()
     facts = ()
     if Category.KNOWLEDGE in asked and (query := _said(events)):
@@ -101,14 +102,14 @@ def _by_name(senders: Sequence[str], everyone: Mapping[int, Contact]) -> dict[st
     return {sender: found[0] for sender in senders if len(found := named.get(normalised(sender), [])) == 1}
 
 
-def _chosen(everyone: Mapping[int, Contact], events: Sequence[StoredEvent], *, room: int) -> list[Contact]:
+def _chosen(contacts: Sequence[Contact], events: Sequence[StoredEvent], *, room: int) -> list[Contact]:
     """Contacts beside those that take part: first the ones that are spoken of; the others by name only, as far as there is room."""
     said = [text_of(stored) for stored in events]
     words = {fold(token) for text in said for token in tokens(text)}
     whole = fold("\n".join(said))
     mentioned: list[Contact] = []
     others: list[Contact] = []
-    for contact in everyone.values():
+    for contact in contacts:
         (mentioned if _is_mentioned(contact, words, whole) else others).append(contact)
     return [*mentioned, *(contact.model_copy(update=_WITHOUT_TEXTS) for contact in others)][: max(0, room)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from memory.model.event import ASSISTANT_ID, ManagerMethodEvent, MessageEvent
@@ -68,7 +69,13 @@ def stands_in(text: str, quote: str) -> bool:
     if not parts or len(parts) > MAX_PIECES or (len(parts) > 1 and not all(map(is_telling, parts))):
         return False
     # What could pass for a tag is shown to the model in another form.
-    return _has_parts(normalised(text), parts) or ("<" in text and _has_parts(normalised(defuse(text)), parts))
+    return _has_parts(_normalised_line(text), parts) or ("<" in text and _has_parts(_normalised_line(defuse(text)), parts))
+
+
+@lru_cache(maxsize=64)
+def _normalised_line(text: str) -> str:
+    """Several quotes are looked up in one line."""
+    return normalised(text)
 
 
 def _has_parts(said: str, parts: Sequence[str]) -> bool:
@@ -152,6 +159,29 @@ _ASSENT: Final = re.compile(
     r"|^\W*(?:是的?|对的?|對的?|好的?|没错|沒錯|可以|行|嗯|正确|はい|そうです|네|예|نعم|ใช่|да\b)",
     re.IGNORECASE,
 )
+
+
+_ASKING: Final = re.compile(
+    r"\W*(?:(?:and|so|but|ok|okay|hey|hi|und|also|aber)\W+)*"
+    r"(?:what|who|whom|whose|where|when|why|how|which|do|does|did|is|are|was|were|can|could|would|will|should|have|has|am|any"
+    r"|tell me|remind me (?:what|who|where|when|how|of)|show me|wer|wen|wem|wo|wann|warum|wieso|wie|welche[rsnm]?"
+    r"|kannst|könntest|weißt|hast|habe|haben|ist|sind|bin|gibt|sag mir|zeig mir|que|qué|quoi|quel(?:le)?|cómo)\b",
+    re.IGNORECASE,
+)
+_TELL: Final = re.compile(
+    r"\W*(?:please |bitte |can you |could you )?"
+    r"(?:tell me|remind me (?:what|who|where|when|how|of)|show me|sag mir|erinnere mich daran, was|zeig mir)\b"
+    r"|^(?:告诉我|你(?:知道|记得)).{0,40}(?:什么|多少|哪|谁|吗)",
+    re.IGNORECASE,
+)
+
+
+def is_asking(sentence: str) -> bool:
+    """Whether a sentence wants to know something and so states nothing. "…, right?" states."""
+    plain = sentence.rstrip(" \"'”’」』)")
+    if plain.endswith("？") or (plain.endswith("?") and _ASKING.match(plain)):
+        return True
+    return _TELL.match(plain) is not None
 
 
 def is_assent(quote: str) -> bool:

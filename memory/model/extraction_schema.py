@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final, cast
 
 from pydantic import BaseModel, ValidationError
@@ -18,6 +19,7 @@ from memory.model.errors import MalformedOutput
 from memory.model.items import MAX_EVIDENCE, MAX_ITEMS, Dropped, DropReason, Item
 from memory.model.redaction import redact
 from memory.model.reply import find_json, strip_reply
+from memory.model.transcript import clean_text
 
 SCHEMA_NAME: Final = "window_items"
 _CHOICES: Final = ("action", "relation", "kind", "status", "priority")
@@ -30,6 +32,7 @@ def reply_schema(items: Mapping[Category, type[Item]]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
+@cache
 def _strict_object(model: type[BaseModel]) -> dict[str, Any]:
     whole = model.model_json_schema()
     return _strict(whole, cast(Mapping[str, Any], whole.get("$defs", {})))
@@ -186,7 +189,7 @@ def _read_item(given: Mapping[str, Any], item_type: type[Item]) -> Item | None:
 
 def _mended(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Without nulls (a strict schema makes models write them) and with the usual slips put right."""
-    mended = {str(name): value for name, value in entry.items() if value is not None}
+    mended = {name: _cleaned(value) for name, value in entry.items() if value is not None}
     evidence: Any = mended.get("evidence")
     if isinstance(evidence, dict):
         evidence = [cast(dict[str, Any], evidence)]
@@ -204,6 +207,17 @@ def _mended(entry: Mapping[str, Any]) -> dict[str, Any]:
     return mended
 
 
+def _cleaned(value: Any) -> Any:
+    """Without what no store can take: an escaped half of a character, NUL."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [_cleaned(one) for one in cast(list[Any], value)]
+    if isinstance(value, dict):
+        return {name: _cleaned(one) for name, one in cast(dict[str, Any], value).items()}
+    return value
+
+
 def _numbered(evidence: Any) -> Any:
     """``"[12]"`` and ``"12"`` are line numbers too."""
     if isinstance(evidence, dict):
@@ -215,13 +229,13 @@ def _numbered(evidence: Any) -> Any:
 
 
 def _bounded(item: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a dropped item for the person who looks."""
+    """What is kept of a dropped item for the person who looks, without secrets."""
     return {
-        _shown(str(name), 60): value if isinstance(value, bool | float) else _shown(str(value), 500)
+        _shown(name, 60): value if isinstance(value, bool | float) else _shown(str(value), 500)
         for name, value in list(item.items())[:20]
     }
 
 
 def _shown(text: str, most: int) -> str:
     """The secret goes first, so that no cut leaves a part of it."""
-    return redact(text[:8000]).text[:most]
+    return redact(clean_text(text[:8000])).text[:most]

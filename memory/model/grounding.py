@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from memory.model.profile import Profile
 from memory.model.stale import MONTHS
@@ -95,12 +96,30 @@ def find_invention(before: Profile, after: Profile) -> str | None:
 
 
 class Support:
-    """What a text may rest on: the vocabulary of other texts."""
+    """What a text may rest on: the vocabularies of other texts."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self._texts = [line for text in texts for line in text.splitlines()]
-        self._known = _Vocabulary(self._texts)
-        self._dense = fold("".join(self._texts))
+        lines = [line for text in texts for line in text.splitlines()]
+        self._parts = (_Vocabulary(lines),)
+        self._lines = (lines,)
+
+    def __or__(self, other: Support) -> Support:
+        """Both together; neither is read again."""
+        both = Support.__new__(Support)
+        both._parts, both._lines = self._parts + other._parts, self._lines + other._lines
+        return both
+
+    def _has(self, word: str) -> bool:
+        return any(part.has_word(word) for part in self._parts)
+
+    def _has_number(self, number: str) -> bool:
+        return any(number in part.numbers for part in self._parts)
+
+    def _has_part_of_name(self, token: str) -> bool:
+        word = fold(token)
+        if is_dense(token):
+            return any(word in fold("".join(lines)) for lines in self._lines)
+        return any(part.has_exactly(word) for part in self._parts)
 
     def unknown_terms(self, text: str, *, free: bool = False) -> list[str]:
         """Numbers, names and terms of ``text`` that are in none of the texts, in order.
@@ -112,19 +131,15 @@ class Support:
         unknown: list[str] = []
         for line in text.splitlines():
             found = _Line(line)
-            unknown += [number for number in found.numbers if number not in self._known.numbers]
-            unknown += [name for name in found.names if not self._known.has_name(name)]
+            unknown += [number for number in found.numbers if not self._has_number(number)]
+            unknown += [name for name in found.names if not any(part.has_name(name) for part in self._parts)]
             begins = found.actors if free else found.openers
-            unknown += [word for word in begins if not self._known.has_word(word) and not _OPENER.fullmatch(word)]
+            unknown += [word for word in begins if not self._has(word) and not _OPENER.fullmatch(word)]
         return unknown
 
     def unknown_names(self, name: str) -> list[str]:
         """Words of a name that were not said just so, whatever their case and accents."""
-        return [
-            token
-            for token in tokens(name)
-            if (fold(token) not in self._dense if is_dense(token) else not self._known.has_exactly(fold(token)))
-        ]
+        return [token for token in tokens(name) if not self._has_part_of_name(token)]
 
     def share(self, text: str) -> float:
         """How much of what ``text`` says, by its telling words, was said: 0 to 1; 1 for a text without such words."""
@@ -133,11 +148,11 @@ class Support:
             found = _Line(line)
             words = [*found.words, *found.names]
             total += len(words) + len(found.numbers)
-            known += sum(map(self._known.has_word, words)) + sum(number in self._known.numbers for number in found.numbers)
+            known += sum(map(self._has, words)) + sum(map(self._has_number, found.numbers))
             for run in found.dense:
                 units = pairs(fold(run))
                 total += len(units) / 2
-                known += sum(map(self._known.dense_share, units)) / 2
+                known += sum(max(part.dense_share(unit) for part in self._parts) for unit in units) / 2
         return known / total if total else 1.0
 
 
@@ -191,15 +206,13 @@ class _Line:
 
 
 class _Vocabulary:
-    """What the long profile says."""
+    """What the long profile says. What only some questions need is made when it is needed."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines: set[str] = set()
         self.numbers: set[str] = set()
         self._words: set[str] = set()
-        self._stems: set[str] = set()
-        self._bases: set[str] = set()
-        self._initials: set[str] = set()
+        self._rows: list[list[str]] = []
         self._pairs: set[str] = set()
         self._chars: set[str] = set()
         for line in lines:
@@ -216,16 +229,34 @@ class _Vocabulary:
                     self.numbers.add(str(MONTHS[word]))
                 row.append(word)
             self._words.update(row)
-            for size in range(2, 6):
-                for place in range(len(row) - size + 1):
-                    self._initials.add("".join(word[0] for word in row[place : place + size]))
-        self._stems = {stem(word) for word in self._words}
-        self._bases = {base for word in self._words for base in _bases(word)}
-        self._prefixes = {word[:size] for word in self._words for size in range(3, min(len(word), 9))}
-        self._long = "\n".join(word for word in self._words if len(word) > 7)
+            self._rows.append(row)
+
+    @cached_property
+    def _stems(self) -> set[str]:
+        return {stem(word) for word in self._words}
+
+    @cached_property
+    def _bases(self) -> set[str]:
+        return {base for word in self._words for base in _bases(word)}
+
+    @cached_property
+    def _initials(self) -> set[str]:
+        found: set[str] = set()
+        for row in self._rows:
+            firsts = "".join(word[0] for word in row)
+            found.update(firsts[place : place + size] for size in range(2, 6) for place in range(len(row) - size + 1))
+        return found
+
+    @cached_property
+    def _prefixes(self) -> set[str]:
+        return {word[:size] for word in self._words for size in range(3, min(len(word), 9))}
+
+    @cached_property
+    def _long(self) -> str:
+        return "\n".join(word for word in self._words if len(word) > 7)
 
     def has_name(self, word: str) -> bool:
-        if word in self._words or word in self._initials or not self._bases.isdisjoint(_bases(word)):
+        if word in self._words or not self._bases.isdisjoint(_bases(word)) or word in self._initials:
             return True
         if word in MONTHS and str(MONTHS[word]) in self.numbers:
             return True
@@ -233,7 +264,7 @@ class _Vocabulary:
         return word in self._prefixes or (len(word) >= 5 and word in self._long)
 
     def has_word(self, word: str) -> bool:
-        return stem(word) in self._stems or self.has_name(word)
+        return word in self._words or stem(word) in self._stems or self.has_name(word)
 
     def has_exactly(self, word: str) -> bool:
         return word in self._words or not self._words.isdisjoint(_unpossessed(word))

@@ -114,7 +114,7 @@ async def extract(
     model: ChatModel, events: Sequence[StoredEvent], *categories: Category, what: Known | None = None, **fields: Any
 ) -> ExtractionResult:
     """Run an extraction. ``specs``: instead of the plain ones of these categories; other fields are the window's."""
-    wanted = fields.pop("specs", None) or specs(*categories)
+    wanted = fields.pop("specs") if "specs" in fields else specs(*categories)
     window = a_window(events, categories=tuple(one.category for one in wanted), **fields)
     return await Extractor(model, timeout_s=5).run(window, events, what or known(), wanted, now=NOW)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.model.evidence import has_quote, is_assent, is_telling, keeps_script, normalised, sources_of, stands_in
+from memory.model.evidence import has_quote, is_asking, is_assent, is_telling, keeps_script, normalised, sources_of, stands_in
 from memory.model.items import DropReason, KnowledgeItem
 from memory.prompts import all_prompt_texts
 from tests.support.extractions import called, claim, quote, stored
@@ -118,6 +118,28 @@ def test_assent(words: str) -> None:
 @pytest.mark.parametrize("words", ["No, not at all.", "What do you know about me?", "Yesterday was fun", "Jakob kommt", "不对"])
 def test_no_assent(words: str) -> None:
     assert not is_assent(words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "What do you know about me?",
+        "And where do I live?",
+        "Tell me about Atlas.",
+        "Was weißt du über mich? ",
+        "Wie heißt es?",
+        "我住在哪里？",
+    ],
+)
+def test_a_question_states_nothing(words: str) -> None:
+    assert is_asking(words)
+
+
+@pytest.mark.parametrize(
+    "words", ["We need two signatures, right?", "Who asks wins.", "Das ist so, oder?", "Atlas ships in May.", "我住在罗马。"]
+)
+def test_a_statement_is_no_question(words: str) -> None:
+    assert not is_asking(words)
 
 
 # ---------------------------------------------------------------------------------------------------------------- language
