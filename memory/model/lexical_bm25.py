@@ -15,13 +15,16 @@ K1: Final = 0.9
 B: Final = 0.3
 """How much a longer document's words count less."""
 
+LONGEST: Final = 8.0
+"""In usual lengths: beyond, a document is not made harder to find."""
+
 Weights = dict[int, float]
 """Term → weight, by ascending term."""
 
 
 def document_weights(bag: Mapping[int, float], *, usual_length: float) -> Weights:
-    length = math.fsum(bag.values())
-    pivot = K1 * (1 - B + B * length / usual_length)
+    length = min(LONGEST, math.fsum(bag.values()) / usual_length)
+    pivot = K1 * (1 - B + B * length)
     return {term: count * (K1 + 1) / (count + pivot) for term, count in sorted(bag.items()) if count > 0}
 
 

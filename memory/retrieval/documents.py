@@ -34,6 +34,8 @@ PAYLOAD_EMBEDDED: Final = "embedded"
 USUAL_LENGTH: Final = 30.0
 """Terms of a usual fact; see :mod:`memory.model.lexical_bm25`."""
 BATCH: Final = 64
+DEPTH: Final = 100
+"""Candidates by words and by meaning."""
 MAX_WAITING: Final = 500
 """Rows of one owner that a search compares in memory because the index does not hold them yet."""
 
@@ -185,7 +187,8 @@ class Documents:
         analysed = await _analysed(pending)
         waiting = [_waiting(kind, one) for one in analysed if one.is_live]
         hidden = [point_id(one.document.owner, kind, one.document.document_id) for one in analysed if not one.is_live]
-        asked = Asked(view, kind, collection, query, where or Filter(), waiting=waiting, hidden=hidden)
+        depth = max(DEPTH, limit + extra)
+        asked = Asked(view, kind, collection, query, where or Filter(), waiting=waiting, hidden=hidden, depth=depth)
         candidates, dense = await self.hybrid.search(asked)
         found = [
             FoundDocument(str(one.payload[PAYLOAD_ID]), str(one.payload[PAYLOAD_OWNER]), one.score)
@@ -199,6 +202,11 @@ async def _analysed(documents: Sequence[IndexDocument]) -> Sequence[_Analysed]:
     if not documents:
         return ()
     return await asyncio.to_thread(lambda: [_Analysed.of(document) for document in documents])
+
+
+def mark_of(document: IndexDocument) -> IndexMark:
+    """What is marked once the document is in the index."""
+    return _Analysed.of(document).mark()
 
 
 def _waiting(kind: str, one: _Analysed) -> Waiting:

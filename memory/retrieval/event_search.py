@@ -23,6 +23,8 @@ from memory.retrieval.messages import medium_key, person_key
 
 NAMED_FACTOR: Final = 1.7
 """For messages of the one person whom the query names. Never a filter: others speak of that person too."""
+DEPTH: Final = 300
+"""Candidates by words and by meaning. Messages are many and alike, and the right one is often far down on either side."""
 MAX_NAMESAKES: Final = 3
 MAX_CONTACTS: Final = 500
 """Contacts whose names a query is searched for."""
@@ -111,6 +113,7 @@ class EventSearch:
             more_terms=query_date_terms(query),
             boosts=boosts(query, contacts),
             waiting=tail,
+            depth=DEPTH,
         )
         candidates, dense = await self._hybrid.search(asked)
         why = "hybrid" if dense else "lexical" if self._hybrid.embedder is None else "lexical, embedder away"

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from memory.ports import Filter, Hit
-
-DEPTH: Final = 300
-"""Candidates from each side."""
 
 
 @dataclass(frozen=True, slots=True)

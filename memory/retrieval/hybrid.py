@@ -15,7 +15,7 @@ from memory.model.lexical import MAX_QUERY_CHARS, query_terms
 from memory.model.lexical_bm25 import Weights, query_weights, score
 from memory.model.owner import View
 from memory.ports import Embedder, Filter, Hit, SparseVector, Terms, VectorIndex, VectorQuery
-from memory.retrieval.fusion import DEPTH, Candidate, fuse, passes
+from memory.retrieval.fusion import Candidate, fuse, passes
 
 EMBED_TIMEOUT_S: Final = 5.0
 """For the query's vector; without it words alone count."""
@@ -45,6 +45,8 @@ class Asked:
     boosts: Sequence[tuple[str, str, float]] = ()
     waiting: Sequence[Waiting] = ()
     hidden: Collection[str] = frozenset()
+    depth: int = 100
+    """Candidates from each side."""
 
 
 class Hybrid:
@@ -56,7 +58,7 @@ class Hybrid:
         self.embedder = embedder
 
     async def search(self, asked: Asked) -> tuple[list[Candidate], bool]:
-        """Best first, at most 300 from each side; and whether meaning counted.
+        """Best first, and whether meaning counted.
 
         Raises StoreUnavailable when the vectors or the statistics are away.
         """
@@ -105,8 +107,8 @@ class Hybrid:
             return ()
         query = VectorQuery(
             owners=tuple(owner.path for owner in asked.view.owners),
-            limit=DEPTH,
-            depth=DEPTH,
+            limit=asked.depth,
+            depth=asked.depth,
             sparse=sparse,
             dense=dense,
             filter=asked.where,

@@ -1,0 +1,164 @@
+"""Reconciliation and reindex: drift is found and mended, deleted things stay deleted, work that was cut short goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory.model.errors import InvalidInput, InvalidSettings, StoreUnavailable
+from memory.model.owner import Owner
+from memory.model.scope import Scope
+from memory.ports import Point, SparseVector
+from memory.retrieval.documents import point_id
+from tests.retrieval.conftest import ToyEmbedder, World
+from tests.support.records import ANN, ANNS, BOB, BOBS, NOW
+
+
+async def filled(world: World) -> None:
+    for number in range(5):
+        await world.add_fact(f"f{number}", f"fact number{number} about the garden")
+        await world.add_fact(f"b{number}", f"fact number{number} about the garden", owner=BOBS)
+    await world.meet("Ada", "ada@example.com")
+    await world.say("hello garden", "how are you", "fine")
+    await world.say("hello garden", scope=BOB)
+    await world.index.sync_documents(None)
+    for scope in (ANN, BOB):
+        await world.index.events.index(scope)
+        await world.index.events.embed(scope)
+
+
+def stray(owner: Owner, kind: str, name: str, **payload: object) -> Point:
+    return Point(point_id(owner, kind, name), owner.path, SparseVector((1,), (1.0,)), None, {"id": name, "revision": 1, **payload})
+
+
+class TestReconcile:
+    async def test_no_drift(self, world: World) -> None:
+        await filled(world)
+        report = await world.index.reconcile(limit=10_000)
+        assert report.drift == 0
+        assert report.checked["facts"] == 10
+        assert report.checked["events"] == 4
+        assert not any(report.repaired.values())
+
+    async def test_what_is_missing_is_put_back(self, world: World) -> None:
+        await filled(world)
+        await world.vectors.delete("afterturn_facts", [point_id(ANNS, "facts", "f1")])
+        await world.vectors.delete_owner("afterturn_events", ANNS.path)
+        report = await world.index.reconcile(limit=10_000)
+        assert (report.missing["facts"], report.missing["events"]) == (1, 3)
+        assert (report.repaired["facts"], report.repaired["events"]) == (1, 3)
+        assert "f1" in await world.find_facts("number1")
+        assert (await world.index.reconcile(limit=10_000)).drift == 0
+
+    async def test_what_has_no_row_goes(self, world: World) -> None:
+        await filled(world)
+        ghost = Owner.user(Scope.of("acme", "ghost"))
+        await world.vectors.upsert("afterturn_facts", [stray(ANNS, "facts", "gone"), stray(ghost, "facts", "gone")])
+        await world.vectors.upsert("afterturn_events", [stray(ghost, "events", "1", seq=1)])
+        report = await world.index.reconcile(limit=10_000)
+        assert (report.orphaned["facts"], report.orphaned["events"]) == (2, 1)
+        assert (await world.points("facts"), await world.points("events")) == (10, 4)
+
+    async def test_an_old_revision_is_written_again(self, world: World) -> None:
+        await filled(world)
+        await world.vectors.upsert("afterturn_facts", [_lexical(ANNS, "f1", revision=0)])
+        report = await world.index.reconcile(limit=10_000)
+        assert report.stale["facts"] == 1
+        assert (await world.find_facts("number1"))[0] == "f1"
+
+    async def test_only_looking_changes_nothing(self, world: World) -> None:
+        await filled(world)
+        await world.vectors.delete("afterturn_facts", [point_id(ANNS, "facts", "f1")])
+        report = await world.index.reconcile(limit=10_000, repair=False)
+        assert report.missing["facts"] == 1
+        assert not any(report.repaired.values())
+        assert await world.points("facts") == 9
+
+    async def test_a_look_at_a_part_takes_nothing_else_for_drift_and_the_next_goes_on(self, world: World) -> None:
+        await filled(world)
+        await world.vectors.delete(
+            "afterturn_facts", [point_id(owner, "facts", name) for owner, name in ((ANNS, "f1"), (BOBS, "b1"))]
+        )
+        reports = [await world.index.reconcile(limit=1) for _ in range(3)]
+        assert [report.checked["facts"] for report in reports[:2]] == [5, 5]
+        assert sum(report.missing["facts"] for report in reports) == 2
+        assert sum(report.orphaned["facts"] for report in reports) == 0
+        assert await world.points("facts") == 10
+
+    async def test_what_was_written_while_the_embedder_was_away_gets_its_meaning(self, hybrid: World) -> None:
+        await filled(hybrid)
+        document = next(one for one in await hybrid.tables.facts.documents(after=None) if one.document_id == "f1")
+        await hybrid.vectors.upsert("afterturn_facts", [_lexical(document.owner, "f1", document.revision)])
+        report = await hybrid.index.reconcile(limit=10_000)
+        assert report.stale["facts"] == 1
+        assert all(hit.payload["embedded"] for hit in await hybrid.vectors.scroll("afterturn_facts"))
+
+
+def _lexical(owner: Owner, name: str, revision: int) -> Point:
+    payload = {"id": name, "revision": revision, "embedded": 0, "kind": "fact", "status": "active"}
+    return Point(point_id(owner, "facts", name), owner.path, SparseVector((1,), (1.0,)), None, payload)
+
+
+class TestDeleted:
+    async def test_one_users_deletion_leaves_the_others(self, world: World) -> None:
+        await filled(world)
+        await world.tables.facts.delete(ANNS, [f"f{number}" for number in range(5)], now=NOW)
+        await world.index.sync_documents(ANN)
+        await world.index.events.remove(ANN, [1, 2, 3])
+        assert (await world.points("facts", ANNS), await world.points("facts", BOBS)) == (0, 5)
+        assert (await world.points("events", ANNS), await world.points("events", BOBS)) == (0, 1)
+
+    async def test_what_is_deleted_stays_so_after_a_reindex_and_a_reconciliation(self, world: World) -> None:
+        await filled(world)
+        await world.tables.facts.delete(ANNS, ["f1"], now=NOW)
+        for step in (None, world.index.reindex):
+            if step is not None:
+                await step()
+            await world.index.reconcile(limit=10_000)
+            assert "f1" not in await world.find_facts("fact number1 garden", limit=50)
+        assert await world.points("facts") == 9
+
+
+class TestReindex:
+    async def test_everything_is_found_again(self, world: World) -> None:
+        await filled(world)
+        done = await world.index.reindex()
+        assert (done["facts"], done["guidance"], done["functions"], done["events"]) == (10, 0, 0, 4)
+        assert (await world.points("facts"), await world.points("events")) == (10, 4)
+        assert len(await world.find_facts("garden")) == 5
+        assert (await world.find("hello garden"))[0] == "hello garden"
+        assert (await world.index.reconcile(limit=10_000)).drift == 0
+
+    async def test_another_embedder_is_refused_until_the_index_is_built_anew(self, hybrid: World) -> None:
+        await filled(hybrid)
+        other = hybrid.another(ToyEmbedder("other", dimension=16))
+        with pytest.raises(InvalidSettings, match="reindex"):
+            await other.check()
+        done = await other.reindex()
+        assert done["facts"] == 10
+        await other.check()
+        assert (await hybrid.another(ToyEmbedder("other", dimension=16)).reconcile(limit=10_000)).drift == 0
+
+    async def test_cut_short_it_goes_on(self, hybrid: World) -> None:
+        await filled(hybrid)
+        assert hybrid.embedder is not None
+        hybrid.embedder.away = True
+        with pytest.raises(StoreUnavailable):
+            await hybrid.index.reindex()
+        assert len(await hybrid.find_facts("garden")) == 5
+        hybrid.embedder.away = False
+        await hybrid.index.sync_documents(None)
+        assert await hybrid.points("facts") == 10
+        done = await hybrid.index.reindex()
+        assert (done["facts"], done["events"]) == (10, 4)
+
+    async def test_term_statistics_do_not_count_twice(self, world: World) -> None:
+        await filled(world)
+        before = [await world.tables.terms.statistics("acme", [ANNS.key], kind, []) for kind in ("facts", "events")]
+        await world.index.reindex()
+        assert [await world.tables.terms.statistics("acme", [ANNS.key], kind, []) for kind in ("facts", "events")] == before
+
+    async def test_one_kind_and_an_unknown_one(self, world: World) -> None:
+        await filled(world)
+        assert set(await world.index.reindex(["events"])) == {"events"}
+        with pytest.raises(InvalidInput, match="there are facts"):
+            await world.index.reindex(["facsimiles"])
