@@ -80,11 +80,21 @@ def takes_place(new: Fact, old: Fact, said: Sequence[str], *, claimed: bool) -> 
     corrected = any(map(is_correction, said))
     if contradicts(new.statement, old.statement) or is_opposite(new.statement, old.statement):
         return corrected or not any(map(adds, said))
+    if _of_other_things(new.statement, old.statement):
+        return False
     if corrected and overlap(new.statement, old.statement) >= MIN_CORRECTED:
         return True
     if not claimed or (not corrected and any(map(adds, (new.statement, *said)))):
         return False
     return overlap(new.statement, old.statement) >= MIN_SHARED or _same_subject(new, old)
+
+
+def _of_other_things(new: str, old: str) -> bool:
+    """Whether both give a value of one kind to two things: a correction of one deadline leaves the other one alone."""
+    mine, theirs = slot_of(new), slot_of(old)
+    if mine is None or theirs is None or mine.kind != theirs.kind:
+        return False
+    return not (mine.subject <= theirs.subject or theirs.subject <= mine.subject)
 
 
 def _same_subject(new: Fact, old: Fact) -> bool:

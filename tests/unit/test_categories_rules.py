@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from memory.categories.commitments import is_commitment, is_concrete
 from memory.categories.contact_texts import fitted, woven
+from memory.categories.fact_rules import takes_place
 from memory.categories.response_policies import is_directive
 from memory.model.contact import MAX_TEXT_WORDS
 from memory.model.contact_rules import MAX_TEXT_CHARS, count_words
+from memory.model.fact import Fact
 from memory.model.near_duplicate import is_opposite, is_same, may_be_same, statement_key
 from memory.model.sentences import around, sentences
 from memory.model.slots import contradicts, slot_of
@@ -310,3 +312,17 @@ def test_when_there_is_no_room_the_new_sentences_stay() -> None:
     old = " ".join(f"Mara likes the town of number {number} very much." for number in range(60))
     new = "Mara works at Kite."
     assert fitted(woven(old, new, ["I work at Kite."])).endswith(new)
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+def test_a_correction_of_one_thing_leaves_the_other_ones_alone(claimed: bool) -> None:
+    at = datetime(2026, 3, 2, tzinfo=UTC)
+
+    def fact(statement: str) -> Fact:
+        return Fact(fact_id="f", owner="u/ann", statement=statement, observed_at=at, created_at=at)
+
+    orchard, quarry = "The deadline of the Orchard project is 26 June 2026.", "The deadline of the Quarry project is 18 June 2026."
+    said = [f"Correction: {quarry}"]
+    assert not takes_place(fact(quarry), fact(orchard), said, claimed=claimed)
+    later = "The deadline of the Quarry project is 20 June 2026."
+    assert takes_place(fact(later), fact(quarry), [f"Correction: {later}"], claimed=claimed)
