@@ -72,24 +72,13 @@ class Rows:
             text: what a row is found by.
         """
         try:
-            await self.sync(view)
-            found = await self._documents.search(view, self._source.kind, query, limit=limit)
+            found = await self._documents.search(view, self._source.kind, query, limit=limit, source=self._source)
         except StoreUnavailable as error:
             _log.warning("%s of %s are searched without vectors: %s", self._source.kind, view.scope.tenant, error.message)
             rows = await everything(MAX_RANKED)
             return [(rows[place], score) for place, score in rank(query, [text(row) for row in rows])[:limit]]
         rows_by_id = await get([one.document_id for one in found.found])
         return [(rows_by_id[one.document_id], one.score) for one in found.found if one.document_id in rows_by_id][:limit]
-
-    async def sync(self, view: View, *, limit: int = 500) -> None:
-        """Bring what is pending into the index. Raises StoreUnavailable; where only the embedder fails, what is there counts."""
-        for owner in view.owners:
-            try:
-                await self._documents.sync(self._source, owner=owner, limit=limit)
-            except StoreUnavailable:
-                raise
-            except AfterturnError as error:
-                _log.warning("%s of %s are not indexed: %s", self._source.kind, owner.tenant, error.message)
 
     async def settle(self, owner: Owner) -> None:
         """After a deletion: the vectors go too, now if they can be reached, else with the next pass of the sweeper."""
