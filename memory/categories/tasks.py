@@ -43,7 +43,8 @@ async def apply(items: Sequence[Grounded[TaskItem]], context: ApplyContext) -> A
     linked = {number for one in items if (number := contact_number(one.item.contact, context)) is not None}
     found = await context.stores.contacts.get(scope, linked)
     contacts = {number: contact.contact_id for number, contact in found.items()}
-    desk = _Desk(context, await zone_of_user(context), contacts, known)
+    made = await _made_before(context) if context.window.attempt else ()
+    desk = _Desk(context, await zone_of_user(context), contacts, known, made)
     for one in items:
         reason = desk.create(one) if one.item.action == "create" else desk.change(one)
         if reason is not None:
@@ -52,6 +53,16 @@ async def apply(items: Sequence[Grounded[TaskItem]], context: ApplyContext) -> A
         tally.applied += result.did in ("created", "updated")
         tally.confirmed += result.did in ("confirmed", "nothing")
     return tally.result()
+
+
+async def _made_before(context: ApplyContext) -> Sequence[Task]:
+    """Of a window that is run again: what it made before and what has ended since, which a reader of today would make anew."""
+    tasks = await context.stores.tasks.list(context.window.scope, sources=True, limit=MAX_LIVE)
+    return [
+        task
+        for task in tasks
+        if task.status not in LIVE_STATUSES and any(source.origin == context.origin for source in task.sources)
+    ]
 
 
 @dataclass
@@ -63,6 +74,7 @@ class _Desk:
     contacts: dict[int, int]
     """Contacts that there are, by the number that a ref stands for."""
     known: dict[str, Task]
+    made: Sequence[Task] = ()
     changes: list[CreateTask | UpdateTask] = field(default_factory=list[CreateTask | UpdateTask])
 
     def create(self, one: Grounded[TaskItem]) -> DropReason | None:
@@ -71,6 +83,10 @@ class _Desk:
             return DropReason.MALFORMED
         fields = self._fields(one)
         contact = fields.get("contact_id")
+        again = self._again(name, one)
+        if again is not None:
+            self.changes.append(UpdateTask(one.key, again.task_id, {}, one.sources))
+            return None
         same = self._same(name, contact)
         if same is not None:
             self._update(one, same, {key: value for key, value in fields.items() if key != "status"})
@@ -122,6 +138,18 @@ class _Desk:
             if is_same(name, task.name) or (may_be_same(name, task.name) and _covers(name, task.name)):
                 return task
         return None
+
+    def _again(self, name: str, one: Grounded[TaskItem]) -> Task | None:
+        """The ended task that the same words of this window made before."""
+        said = {(source.event_id, source.quote) for source in one.sources}
+        return next(
+            (
+                task
+                for task in self.made
+                if is_same(name, task.name) and any((source.event_id, source.quote) in said for source in task.sources)
+            ),
+            None,
+        )
 
     def _fields(self, one: Grounded[TaskItem]) -> dict[str, Any]:
         """What the item sets, in the form of the store; a deadline or a rule that cannot be one is left out."""
