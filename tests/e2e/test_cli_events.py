@@ -1,160 +1,325 @@
-"""The event window from the command line: events in, windows run, facts, contacts and tasks out."""
+"""Events, windows and what they gave, as a person meets them on the command line: one `afterturn dev`, the real commands."""
 
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.command import Done, afterturn, running
+from tests.e2e.command import ROOT, Done, afterturn, environment, running
 
-CATEGORIES = ("CONTACTS", "BIOS", "ROLLING_SUMMARIES", "RESPONSE_POLICIES", "KNOWLEDGE", "TASKS")
-WHO = ("--tenant", "acme", "--user", "nora")
+CATEGORIES = {f"AFTERTURN_MEMORY_{name}": "true" for name in ("CONTACTS", "KNOWLEDGE", "TASKS")}
+ENV = {**CATEGORIES, "AFTERTURN_EMBEDDER": "none", "AFTERTURN_WINDOW_SIZE": "8"}
+ADA = "ada.holm@pilots.example"
 
 
-def message(number: int, sender: str, content: str, **more: Any) -> dict[str, Any]:
-    return {
-        "event_id": f"e{number}",
-        "timestamp": f"2026-02-02T09:{number:02}:00Z",
-        "sender_id": sender,
-        "receiver_ids": ["assistant"],
-        "medium": "email" if "@" in sender else "chat",
-        "content": content,
-        **more,
-    }
+def message(number: int, sender: str, medium: str, content: str, **fields: Any) -> dict[str, Any]:
+    at = f"2026-06-17T09:{number:02d}:00+02:00"
+    return {"event_id": f"e{number}", "timestamp": at, "sender_id": sender, "medium": medium, "content": content} | fields
 
 
 EVENTS = [
-    message(1, "user", "The deadline for the Pier 4 application is 20 February."),
-    message(2, "vera.lind@holm.example", "Hello, my name is Vera Lind, I work as a site manager at Holm Bau."),
-    message(3, "user", "The drawings are stored on the NAS under Projects/2604."),
-    message(4, "vera.lind@holm.example", "Please send me the concrete report by 10 February."),
-    message(5, "user", "The password of the plotter is hunter2-Blue."),
+    message(1, "user", "chat", "The archive closes at 18:00 on Fridays."),
+    message(2, ADA, "email", "Hi, this is Ada Holm. I work as a harbour pilot. Please never call me before 9."),
+    message(3, "user", "chat", "Please send Ada the contract by Friday."),
+    message(4, "user", "chat", "Mara Lind leads the tide survey."),
+    message(5, "user", "chat", " "),
+    message(6, "user", "chat", "Tom Berger now leads the tide survey."),
+    message(7, "+494515550990", "call", "Harbour office, good morning."),
+    message(8, "user", "chat", "港口的会议改到星期五。"),
+    message(9, "user", "chat", "Thank you, that is all for today."),
+    message(10, "user", "chat", "The contract is sent to Ada."),
 ]
-FILE = "".join(json.dumps(event) + "\n" for event in EVENTS).encode()
 
 
-class Dev:
+_SHELL = """
+import contextlib, io, json, sys
+from starter.cli import main
+lines, sys.stdin = sys.stdin, io.StringIO()
+for line in lines:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(json.loads(line))
+    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
+"""
+
+
+class Shell:
+    """Runs one command after the other in one process: most of the time that a command takes is Python's start."""
+
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _SHELL],
+            cwd=ROOT,
+            env=environment({"AFTERTURN_DATA_DIR": str(data_dir)}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
 
-    def __call__(self, *args: str, stdin: bytes = b"") -> Done:
-        return afterturn(*args, data_dir=self.data_dir, stdin=stdin)
+    def run(self, *args: str) -> Done:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(args), file=self._process.stdin, flush=True)
+        return Done(*json.loads(self._process.stdout.readline()))
 
-    def ok(self, *args: str, stdin: bytes = b"") -> Done:
-        done = self(*args, stdin=stdin)
-        assert done.code == 0, done
-        return done
+    def ask(self, *args: str) -> Any:
+        """The document that a command writes."""
+        done = self.run(*args, "--json")
+        assert done.code == 0, done.err
+        return done.json
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        assert self._process.wait(60) == 0
+        self._process.stdout.close()
 
 
 @pytest.fixture(scope="module")
-def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
-    data_dir = tmp_path_factory.mktemp("events") / "data"
-    env = {f"AFTERTURN_MEMORY_{name}": "true" for name in CATEGORIES} | {"AFTERTURN_EMBEDDER": "none"}
-    with running("dev", data_dir=data_dir, until="ready", env=env):
-        yield Dev(data_dir)
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """Beside a running `afterturn dev` whose log holds the events, all of them consolidated."""
+    folder = tmp_path_factory.mktemp("events") / "data"
+    file = folder.parent / "week.jsonl"
+    file.write_text("".join(json.dumps(event, ensure_ascii=False) + "\n" for event in [*EVENTS, EVENTS[0]]), "utf-8")
+    with running("dev", data_dir=folder, env=ENV, until="ready"):
+        shell = Shell(folder)
+        try:
+            recorded = shell.ask("events", "record", str(file))
+            counts = {name: recorded[name] for name in ("recorded", "duplicates", "dropped")}
+            assert counts == {"recorded": 9, "duplicates": 1, "dropped": 1}
+            assert shell.ask("window", "flush", "--wait", "120")["waiting"] == 0
+            yield shell
+        finally:
+            shell.close()
 
 
-@pytest.fixture(scope="module")
-def recorded(dev: Dev) -> Done:
-    """Five events, recorded and consolidated as a short window."""
-    done = dev.ok("events", "record", "-", "--json", *WHO, stdin=FILE)
-    dev.ok("window", "flush", *WHO)
-    return done
+# ----------------------------------------------------------------------------------------------------------------- windows
 
 
-def test_the_same_file_again_records_nothing_new(dev: Dev, recorded: Done) -> None:
-    assert recorded.json["recorded"] == len(EVENTS)
-    again = dev.ok("events", "record", "-", "--json", *WHO, stdin=FILE)
-    assert (again.json["recorded"], again.json["duplicates"]) == (0, len(EVENTS))
+def test_all_events_are_in_one_window_each_and_the_rest_was_flushed(shell: Shell) -> None:
+    windows = sorted(shell.ask("window", "list"), key=lambda one: one["first_seq"])
+    assert [(one["first_seq"], one["last_seq"], one["trigger"], one["state"]) for one in windows] == [
+        (1, 8, "size", "done"),
+        (9, 9, "flush", "done"),
+    ]
+    status = shell.ask("window", "status")
+    assert status["waiting"] == 0
+    assert status["size"] == 8
+    assert status["progress"]["consolidated_seq"] == 9
 
 
-def test_a_window_shows_its_transcript_and_the_words_that_items_rest_on(dev: Dev, recorded: Done) -> None:
-    windows = dev.ok("window", "list", "--json", *WHO).json
-    assert [window["state"] for window in windows] == ["done"]
-    shown = dev.ok("window", "show", windows[0]["window_id"], *WHO).out
-    assert "The drawings are stored on the NAS under Projects/2604." in shown
-    assert "“" in shown
-    assert "hunter2" not in shown
+def test_a_window_is_shown_with_its_transcript_its_items_and_their_quotes(shell: Shell) -> None:
+    done = shell.run("window", "show", "w1")
+    assert done.code == 0, done.err
+    assert re.search(
+        r"^\[1\] 2026-06-17 07:01 UTC \| .*\| chat \| The archive closes at 18:00 on Fridays\.$", done.out, re.MULTILINE
+    )
+    for line in ("  + The archive closes at 18:00 on Fridays. (fact)", "      “The archive closes at 18:00 on Fridays.” [1]"):
+        assert line in done.out.splitlines(), done.out
+    assert shell.ask("window", "show", "w1")["extraction"]["window_id"] == "w1"
 
 
-def test_status_counts_what_waits(dev: Dev, recorded: Done) -> None:
-    status = dev.ok("window", "status", "--json", *WHO).json
-    assert (status["waiting"], status["size"]) == (0, 50)
+def test_what_there_is_not_is_said_in_one_line(shell: Shell) -> None:
+    wrong = [
+        ["window", "show", "w77"],
+        ["facts", "show", "nonsense"],
+        ["contacts", "show", "nobody@nowhere.example"],
+        ["facts", "search", " "],
+        ["facts", "list", "--status", "old"],
+        ["facts", "search", "x", "--as-of", "yesterday"],
+        ["contacts", "update", "1", "shoe_size=43"],
+        ["contacts", "list", "nonsense"],
+        ["window", "list", "--state", "lost"],
+        ["usage", "--user", "me"],
+        ["reindex", "--kind", "poems", "--yes"],
+        ["events", "record", "nowhere.jsonl"],
+    ]
+    for line, said in zip(
+        wrong,
+        (
+            "there is no window 'w77'",
+            "there is no fact 'nonsense' of this user",
+            "there is no contact 'nobody@nowhere.example'",
+            "the query is empty",
+            "'old' is no status; there are active, superseded, invalidated",
+            "--as-of is not a date or time of ISO 8601",
+            "has no field 'shoe_size'",
+            "'nonsense' is not of the form name=value",
+            "'lost' is no state of a window; there are planned, done, partial, failed, skipped",
+            "add --tenant",
+            "'poems'",
+            "nowhere.jsonl: there is no such file",
+        ),
+        strict=True,
+    ):
+        done = shell.run(*line)
+        assert done.code == 2, (done, said)
+        assert said in done.complaint
 
 
-def test_facts_are_found_shown_with_their_quotes_and_forgotten(dev: Dev, recorded: Done) -> None:
-    found = dev.ok("facts", "search", "where are the drawings", "--json", *WHO).json
-    best = found[0].get("fact", found[0])
-    assert "NAS" in best["statement"]
-    shown = dev.ok("facts", "show", best["fact_id"], *WHO).out
-    assert "The drawings are stored on the NAS" in shown
-    assert best["fact_id"] in dev.ok("facts", "history", best["fact_id"], *WHO).out
-    dev.ok("facts", "forget", best["fact_id"], "--yes", *WHO)
-    assert "NAS" not in dev.ok("facts", "list", *WHO).out
-    gone = dev("facts", "show", best["fact_id"], *WHO)
-    assert gone.code == 2
-    assert "fact" in gone.complaint
+def test_a_done_window_is_run_again_when_asked_and_writes_nothing_twice(shell: Shell) -> None:
+    facts, tasks = shell.ask("facts", "list"), shell.ask("tasks", "list")
+    again = shell.ask("window", "rerun", "w1")
+    assert [(one["window_id"], one["attempt"]) for one in again["windows"]] == [("w1", 1)]
+    assert shell.run("window", "flush", "--wait", "60").code == 0
+    assert {fact["fact_id"] for fact in shell.ask("facts", "list")} == {fact["fact_id"] for fact in facts}
+    assert shell.ask("tasks", "list") == tasks, "a task that is done is not made anew"
+    done = shell.run("window", "rerun")
+    assert done.out == "no window to run again\n"
 
 
-def test_contacts_are_listed_and_can_be_corrected(dev: Dev, recorded: Done) -> None:
-    contacts = dev.ok("contacts", "list", "--json", *WHO).json
-    vera = next(contact for contact in contacts if contact["first_name"] == "Vera")
-    assert vera["email_address"] == "vera.lind@holm.example"
-    dev.ok("contacts", "update", str(vera["contact_id"]), "job_title=Head of works", *WHO)
-    assert "Head of works" in dev.ok("contacts", "show", str(vera["contact_id"]), *WHO).out
+# ------------------------------------------------------------------------------------------------------------------- facts
 
 
-def test_tasks_have_their_deadline(dev: Dev, recorded: Done) -> None:
-    tasks = dev.ok("tasks", "list", "--json", *WHO).json
-    assert any("concrete report" in task["name"] and task["deadline"].startswith("2026-02-10") for task in tasks)
+def test_a_fact_is_found_shown_with_its_source_and_as_of_a_time(shell: Shell) -> None:
+    found = shell.ask("facts", "search", "when does the archive close?", "--sources")
+    fact = found[0]["fact"]
+    assert fact["statement"] == "The archive closes at 18:00 on Fridays."
+    assert fact["sources"][0]["event_id"] == "e1"
+    shown = shell.run("facts", "show", fact["fact_id"])
+    assert "- event e1 (window:w1, 2026-06-17 07:01): “The archive closes at 18:00 on Fridays.”" in shown.out.splitlines()
+    assert shell.ask("facts", "list", "--as-of", "2026-01-01") == []
 
 
-def test_messages_are_found_with_what_was_said_around_them(dev: Dev, recorded: Done) -> None:
-    found = dev.ok("events", "search", "concrete report", "--json", *WHO).json
-    assert found[0]["event"]["event"]["event_id"] == "e4"
-    assert found[0]["before"][0]["event"]["event_id"] == "e3"
-    assert "no message found" in dev.ok("events", "search", "concrete report", "--tenant", "other", *WHO[2:]).out
+def test_the_history_shows_what_took_the_place_of_what(shell: Shell) -> None:
+    (now,) = [one["fact"] for one in shell.ask("facts", "search", "tide survey", "-n", "1")]
+    assert now["statement"] == "Tom Berger now leads the tide survey."
+    statements = [fact["statement"] for fact in shell.ask("facts", "history", now["fact_id"])]
+    assert statements[-1] == now["statement"]
 
 
-def test_no_secret_comes_back(dev: Dev, recorded: Done) -> None:
-    assert "hunter2" not in dev.ok("events", "search", "password of the plotter", *WHO).out
-    assert "hunter2" not in dev.ok("facts", "list", "--status", "active", "--status", "superseded", "--json", *WHO).out
+def test_chinese_is_found_by_chinese(shell: Shell) -> None:
+    assert shell.ask("events", "search", "会议")[0]["event"]["event"]["event_id"] == "e8"
 
 
-def test_usage_names_the_stage(dev: Dev, recorded: Done) -> None:
-    report = dev.ok("usage", "--json", *WHO).json
-    assert any(row["stage"].startswith("extract") and row["usage"]["input_tokens"] > 0 for row in report["rows"])
+def test_a_fact_is_forgotten_for_good(shell: Shell) -> None:
+    (fact,) = [one["fact"] for one in shell.ask("facts", "search", "会议", "-n", "1")]
+    assert shell.ask("facts", "forget", fact["fact_id"], "--yes") == {"asked": 1, "removed": 1}
+    assert fact["fact_id"] not in {one["fact_id"] for one in shell.ask("facts", "list")}
+    left = shell.run("facts", "forget", fact["fact_id"])
+    assert left.code == 130, "without an answer nothing is removed"
 
 
-def test_reindex_finds_the_same_again(dev: Dev, recorded: Done) -> None:
-    before = dev.ok("events", "search", "deadline of Pier 4", "--json", *WHO).json[0]["event"]["seq"]
-    dev.ok("reindex", "--yes", "--kind", "events")
-    assert dev.ok("events", "search", "deadline of Pier 4", "--json", *WHO).json[0]["event"]["seq"] == before
+# ------------------------------------------------------------------------------------------- contacts, tasks, events, usage
 
 
-@pytest.mark.parametrize(
-    ("line", "about"),
-    [
-        (("events", "record", "nosuch.jsonl"), "nosuch.jsonl"),
-        (("window", "show", "w999", *WHO), "no window"),
-        (("window", "list", "--state", "odd", *WHO), "state of a window"),
-        (("facts", "search", " ", *WHO), "empty"),
-        (("reindex", "--yes", "--kind", "odd"), "facts"),
-    ],
-)
-def test_what_cannot_be_used_is_one_line_that_says_what(dev: Dev, line: tuple[str, ...], about: str) -> None:
-    done = dev(*line)
-    assert done.code == 2
-    assert about in done.complaint
+def test_contacts_are_listed_shown_changed_and_merged(shell: Shell) -> None:
+    everybody = shell.ask("contacts", "list")
+    assert [one["contact_id"] for one in everybody][:2] == [0, 1]
+    (ada,) = shell.ask("contacts", "list", "surname=Holm")
+    assert ada["bio"] == "Ada works as a harbour pilot."
+    assert shell.ask("contacts", "search", "harbour pilot")[0]["contact"]["contact_id"] == ada["contact_id"]
+    changed = shell.ask("contacts", "update", ADA, "timezone=Europe/Berlin", "should_respond=false")
+    assert (changed["timezone"], changed["should_respond"]) == ("Europe/Berlin", False)
+    shown = shell.ask("contacts", "show", ADA)
+    assert ["timezone", None, "Europe/Berlin"] in [[one["field"], one["before"], one["after"]] for one in shown["history"]]
+    office = shell.ask("contacts", "show", "+494515550990")["contact"]
+    assert office["first_name"] is None, "an organisation keeps no name"
+    merged = shell.ask("contacts", "merge", ADA, "+494515550990", "--yes")
+    assert (merged["contact_id"], merged["phone_number"]) == (ada["contact_id"], "+494515550990")
+    refused = shell.run("contacts", "merge", ADA, "1", "--yes")
+    assert "never merged away" in refused.complaint
 
 
-def test_the_sandbox_works_from_a_pipe(dev: Dev) -> None:
-    said = b"/as anna email\nHi, I am Anna Berg and I work as a surveyor.\n/run\n/contacts\n/odd\n/quit\n"
-    out = dev.ok("events", "sandbox", stdin=said).out
-    assert "1/50" in out
-    assert "Anna Berg" in out
-    assert "/help" in out
+def test_a_task_is_done_when_it_was_said_so(shell: Shell) -> None:
+    (task,) = shell.ask("tasks", "list")
+    assert task["name"].startswith("Send Ada the contract")
+    assert task["status"] == "done"
+    assert [source["event_id"] for source in task["sources"]] == ["e3", "e10"]
+    assert shell.ask("tasks", "list", "--status", "open") == []
+
+
+def test_messages_are_found_by_medium_and_contact_with_what_was_said_around(shell: Shell) -> None:
+    found = shell.ask("events", "search", "contract", "--around", "1", "-n", "1")
+    assert found[0]["before"]
+    assert {one["event"]["event"]["medium"] for one in shell.ask("events", "search", "harbour", "--medium", "call")} == {"call"}
+    nobody = shell.run("events", "search", "harbour", "--contact", "nobody")
+    assert nobody.out == "no message found\n"
+
+
+def test_usage_is_told_by_stage(shell: Shell) -> None:
+    report = shell.ask("usage", "--tenant", "demo", "--user", "me")
+    assert {row["stage"] for row in report["rows"]} == {"extract"}
+    assert report["total"]["input_tokens"] > 0
+
+
+def test_the_index_can_be_built_anew(shell: Shell) -> None:
+    counts = shell.ask("reindex", "--yes")
+    assert counts["events"] == 9
+    assert counts["facts"] > 0
+    assert shell.ask("facts", "search", "archive")[0]["fact"]["statement"].startswith("The archive")
+
+
+def test_another_user_sees_nothing_of_it(shell: Shell) -> None:
+    for line in (
+        ["facts", "list"],
+        ["tasks", "list"],
+        ["window", "list"],
+        ["events", "search", "archive"],
+        ["facts", "search", "archive"],
+    ):
+        assert shell.ask(*line, "--user", "somebody-else") == []
+
+
+# ----------------------------------------------------------------------------------------------------------------- sandbox
+
+
+def test_the_sandbox_shows_what_was_taken_in_which_words(shell: Shell) -> None:
+    script = [
+        "/help",
+        "The lock gate closes at 22:00.",
+        "/as lena@lock.example email",
+        "Hi, this is Lena Vogt. I work as a lock keeper.",
+        "/as user chat",
+        "/call TaskManager.update water the plants",
+        "/call MemoryManager.recall anything",
+        "Please send Lena the plan by Friday.",
+        "/nope",
+        "/as",
+        "/run",
+        "/run",
+        "/facts lock gate",
+        "/contacts",
+        "/tasks",
+        "/search plan",
+        "/window",
+        "/reset",
+        "/facts",
+        "/quit",
+    ]
+    done = afterturn("events", "sandbox", data_dir=shell.data_dir, stdin="\n".join(script).encode(), within_s=120)
+    assert done.code == 0, done.err
+    out = done.out
+    assert "0/8 user → assistant, chat> /help" in out
+    assert "1/8 user → assistant, chat> /as lena@lock.example email" in out
+    assert "dropped: calls of the memory itself never enter the window" in out
+    assert "4/8 user → assistant, chat> /nope\nthere is no command /nope; /help lists them" in out
+    assert "/as WHO [MEDIUM], for instance /as anna email" in out
+    assert re.search(r"^window w1: 4 events, done, .*knowledge 1, tasks 1$", out, re.MULTILINE), out
+    assert "    + The lock gate closes at 22:00. (fact)\n        “The lock gate closes at 22:00.” [1]" in out
+    assert "nothing waits in the window" in out
+    assert re.search(r"^  \d+: Lena Vogt  lena@lock\.example$", out, re.MULTILINE)
+    assert "bio: Lena works as a lock keeper." in out
+    assert re.search(r"^  Send Lena the plan by Friday \(open, by ", out, re.MULTILINE)
+    assert "[4] user, chat: Please send Lena the plan by Friday." in out
+    assert out.rstrip().endswith("/quit")
+    assert "no fact yet" in out.split("anew, as ")[1]
+
+
+def test_a_full_window_runs_by_itself_in_the_sandbox(shell: Shell) -> None:
+    script = [f"Shelf {number} is reserved for maps of {number}." for number in range(1, 9)]
+    done = afterturn("events", "sandbox", data_dir=shell.data_dir, stdin="\n".join(script).encode(), within_s=120)
+    assert done.code == 0, done.err
+    assert "the window is full (8/8): it is consolidated" in done.out
+    assert re.search(r"^window w1: 8 events, done", done.out, re.MULTILINE)
+    assert done.out.rstrip().endswith("0/8 user → assistant, chat>")
