@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null)
 TEST_PROCESSES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test dev lint format bench eval replay histories llamacpp lock clean setup setup-dev
+.PHONY: help demo test dev lint format bench eval replay histories crash llamacpp lock clean setup setup-dev
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,9 @@ replay: setup-dev ## replay the recorded histories against the code
 
 histories: setup-dev ## record new replay fixtures for every shape of run
 	$(BIN)/python -m starter.record_histories $(ARGS)
+
+crash: setup-dev ## 5,000 events, a misbehaving model, killed workers; some minutes
+	$(BIN)/python -m pytest -m crash tests/faults/test_windows_crash.py $(ARGS)
 
 llamacpp: setup-dev ## optional: the pipeline's invariants against a small real model
 	$(BIN)/python -m tests.llamacpp.install

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -114,9 +114,9 @@ async def record(world: World, number: int) -> None:
             assert receipt.reason is None, receipt
 
 
-async def all_consolidated(world: World) -> None:
+async def all_consolidated(world: World, users: int) -> None:
     """Ask for the short windows, and again for what a lost start or a failed try left, until nothing waits."""
-    for number in range(USERS):
+    for number in range(users):
         await world.parts.ledger.flush(user(number), now=datetime.now(UTC))
     async with asyncio.timeout(400):
         while True:
@@ -130,18 +130,24 @@ async def all_consolidated(world: World) -> None:
                 await world.memory.windows.wait_until_idle(one.scope, timeout_s=20)
 
 
-async def look(world: World) -> dict[str, Any]:
+async def look(world: World, users: int) -> dict[str, Any]:
     """Everything that was stored, without times of writing."""
     seen: dict[str, Any] = {}
     stores = world.parts.stores
-    for number in range(USERS):
+    for number in range(users):
         scope = user(number)
         facts = await stores.facts.list(View(scope), statuses=tuple(FactStatus), sources=True, limit=1000)
         contacts = await stores.contacts.list(scope, limit=1000)
         tasks = await stores.tasks.list(scope, sources=True, limit=1000)
+        said = {fact.fact_id: fact.statement for fact in facts}
         seen[scope.user] = {
             "facts": sorted(
-                (f.statement, f.status.value, f.superseded_by or "", sorted((s.event_id or "", s.quote) for s in f.sources))
+                (
+                    f.statement,
+                    f.status.value,
+                    said.get(f.superseded_by or "", ""),
+                    sorted((s.event_id or "", s.quote) for s in f.sources),
+                )
                 for f in facts
             ),
             "contacts": [(c.contact_id, c.name, c.email_address, c.bio, c.rolling_summary, c.response_policy) for c in contacts],
@@ -150,8 +156,8 @@ async def look(world: World) -> dict[str, Any]:
     return seen
 
 
-async def check_windows(world: World) -> None:
-    for number in range(USERS):
+async def check_windows(world: World, users: int) -> None:
+    for number in range(users):
         scope = user(number)
         progress = await world.parts.ledger.progress(scope)
         assert (progress.last_seq, progress.consolidated_seq) == (EVENTS, EVENTS), scope
@@ -171,9 +177,45 @@ def check_nothing_twice(seen: dict[str, Any]) -> None:
         assert len(live) == len(set(live)), whose
 
 
-async def test_random_crashes_leave_what_an_undisturbed_run_leaves(
-    tmp_path: Path, s3_server: S3Server, temporal_server: TemporalServer
-) -> None:
+Runs = Callable[[int, int, int], Awaitable[dict[str, dict[str, Any]]]]
+
+
+@pytest.fixture
+def runs(tmp_path: Path, s3_server: S3Server, temporal_server: TemporalServer) -> Runs:
+    """Both runs for so many users, crews and crashes of each: what each leaves, ``calm`` and ``wild``."""
+
+    async def both(users: int, crews: int, crashes: int) -> dict[str, dict[str, Any]]:
+        return await _both(tmp_path, s3_server, temporal_server, users, crews, crashes)
+
+    return both
+
+
+async def test_random_crashes_lose_nothing_and_store_nothing_twice(runs: Runs) -> None:
+    """The everyday size; :func:`test_a_stream_of_5000_events` is the full one."""
+    states = await runs(4, 1, 3)
+    for seen in states.values():
+        check_nothing_twice(seen)
+        assert sum(len(whose["facts"]) for whose in seen.values()) > 4
+
+
+@pytest.mark.crash
+async def test_a_stream_of_5000_events(runs: Runs) -> None:
+    """`make crash`: 40 users, 12 killed workers, and the same end state as the undisturbed run."""
+    states = await runs(USERS, CREWS, CRASHES)
+    calm, wild = states["calm"], states["wild"]
+    check_nothing_twice(calm)
+    check_nothing_twice(wild)
+    assert sum(len(whose["facts"]) for whose in calm.values()) > USERS
+    for name, whose in calm.items():
+        for what, things in whose.items():
+            only_calm = [one for one in things if one not in wild[name][what]]
+            only_wild = [one for one in wild[name][what] if one not in things]
+            assert (only_calm, only_wild) == ([], []), f"{what} of {name}"
+
+
+async def _both(
+    tmp_path: Path, s3_server: S3Server, temporal_server: TemporalServer, users: int, crew_count: int, crashes: int
+) -> dict[str, dict[str, Any]]:
     template = migrated_file(tmp_path)
     overrides: dict[str, Any] = {f"memory_{name}": True for name in CATEGORIES}
     overrides |= {"simulated_faults": MISBEHAVIOUR, "simulated_seed": SEED, "daily_token_cap": 0, "model_concurrency": 4}
@@ -182,18 +224,18 @@ async def test_random_crashes_leave_what_an_undisturbed_run_leaves(
     async def undisturbed() -> None:
         settings = world_settings(tmp_path / "calm", template, s3_server.settings, **overrides)
         async with open_world(settings, await new_namespace(temporal_server.address)) as world:
-            await asyncio.gather(*(record(world, number) for number in range(USERS)))
+            await asyncio.gather(*(record(world, number) for number in range(users)))
             async with working(world, Pause(Point("nothing", "before"))):
-                await all_consolidated(world)
-            await check_windows(world)
-            states["calm"] = await look(world)
+                await all_consolidated(world, users)
+            await check_windows(world, users)
+            states["calm"] = await look(world, users)
 
     async def disturbed() -> int:
         settings = world_settings(tmp_path / "wild", template, s3_server.settings, **overrides)
         draw = random.Random(SEED)
         chosen = [
-            [Point(draw.choice(CALLS), draw.choice(("before", "after")), draw.randint(1, 12)) for _ in range(CRASHES)]
-            for _ in range(CREWS)
+            [Point(draw.choice(CALLS), draw.choice(("before", "after")), draw.randint(1, 12)) for _ in range(crashes)]
+            for _ in range(crew_count)
         ]
         deaths: list[int] = []
         async with (
@@ -218,21 +260,16 @@ async def test_random_crashes_leave_what_an_undisturbed_run_leaves(
             done = asyncio.Event()
             crews = [asyncio.create_task(crew(points)) for points in chosen]
             try:
-                await asyncio.gather(*(record(world, number) for number in range(USERS)))
-                await all_consolidated(world)
+                await asyncio.gather(*(record(world, number) for number in range(users)))
+                await all_consolidated(world, users)
             finally:
                 done.set()
             await asyncio.gather(*crews)
-            await check_windows(world)
-            states["wild"] = await look(world)
+            await check_windows(world, users)
+            states["wild"] = await look(world, users)
         assert set(deaths) == {-9}
         return len(deaths)
 
     await undisturbed()
-    assert await disturbed() == CREWS * CRASHES
-    calm, wild = states["calm"], states["wild"]
-    check_nothing_twice(calm)
-    check_nothing_twice(wild)
-    assert sum(len(whose["facts"]) for whose in calm.values()) > USERS
-    for name, whose in calm.items():
-        assert wild[name] == whose, name
+    assert await disturbed() == crew_count * crashes
+    return states
