@@ -21,6 +21,7 @@ from temporalio.worker import Worker
 from activities import Activities, Collaborators, PipelineRules, WindowRules, build_activities
 from memory.llm.factory import build_models
 from memory.metering import Meter
+from memory.model.errors import FolderInUse
 from memory.model.names import MODEL_TASK_QUEUE, TASK_QUEUE
 from memory.model.redaction import warm_up as warm_up_redaction
 from memory.model.scope import Scope
@@ -99,7 +100,8 @@ async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerat
         stack.push_async_callback(models.aclose)
         notifier = build_notifier(settings)
         stack.push_async_callback(notifier.aclose)
-        index = open_search(settings, tables)
+        index = open_search(settings, tables, owner="afterturn worker")
+        index.facts.rows_when_in_use = True
         stack.push_async_callback(index.aclose)
 
         async def connected() -> Client:
@@ -172,7 +174,11 @@ async def check_dependencies(settings: Settings, client: Client, parts: Collabor
     """
     await parts.log.ping()
     await parts.profiles.check()
-    await parts.index.check()
+    try:
+        await parts.index.check()
+    except FolderInUse as error:
+        # Several workers on one folder: the one that has the engine indexes, the others find facts by their rows.
+        _log.warning("vectors_in_use", detail=error.message)
     await ensure_search_attributes(client)
     parts.models.model(settings.language_model)
     await asyncio.to_thread(_warm_up, parts, settings.language_model)

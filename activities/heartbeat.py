@@ -15,7 +15,7 @@ async def heartbeats() -> AsyncGenerator[None]:
 
     The body must not block the event loop: blocking calls run in threads (the adapters do), or the beats starve with it.
     """
-    timeout = activity.info().heartbeat_timeout
+    timeout = activity.info().heartbeat_timeout if activity.in_activity() else None
     if timeout is None or timeout.total_seconds() <= 0:
         yield
         return

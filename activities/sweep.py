@@ -13,7 +13,7 @@ from activities.errors import translated
 from activities.heartbeat import heartbeats
 from activities.windows import WindowRules
 from memory.metering import Meter
-from memory.model.errors import AfterturnError, MemoryUnavailable
+from memory.model.errors import AfterturnError, MemoryUnavailable, StoreUnavailable
 from memory.model.names import SWEEP
 from memory.model.scope import Scope
 from memory.model.steps import SweepInput, SweepReport
@@ -23,6 +23,8 @@ from memory.retrieval import SearchIndex
 
 _log = structlog.get_logger("afterturn.sweep")
 
+CAPPED_TOO = 10
+"""So many times the limit of a pass are looked at for users whose day is not spent."""
 ALL_OTHERS = "*"
 """In the retention setting: companies that are not named."""
 
@@ -107,9 +109,12 @@ class SweepActivities:
             max_attempt=rules.attempts - 1, ended_before=now - timedelta(seconds=rules.retry_s), limit=sweep.limit
         )
         idle = await self._ledger.flush_idle(idle_since=now - timedelta(seconds=rules.idle_s), limit=sweep.limit)
-        due = await self._ledger.due(size=rules.size, limit=sweep.limit)
+        # Users whose tokens of today are spent stay due: they must not keep others from being woken.
+        due = await self._ledger.due(size=rules.size, limit=CAPPED_TOO * sweep.limit)
         started = failed = capped = 0
         for user in due:
+            if started >= sweep.limit:
+                break
             try:
                 if await self._meter.is_spent(user.scope):
                     capped += 1
@@ -126,7 +131,7 @@ class SweepActivities:
                 "window_users_started": started,
                 "window_users_capped": capped,
                 "failed": report.failed + failed,
-                "more": report.more or len(due) >= sweep.limit,
+                "more": report.more or started >= sweep.limit,
             }
         )
 
@@ -166,8 +171,15 @@ class SweepActivities:
         """What a run could not index (the vectors were away) is indexed now."""
         users = await self._ledger.unindexed(embedded=self._rules.embed_events, limit=sweep.limit)
         for scope in users:
-            await self._index.events.index(scope)
-            if self._rules.embed_events:
-                await self._index.events.embed(scope)
+            try:
+                await self._index.events.index(scope)
+                if self._rules.embed_events:
+                    await self._index.events.embed(scope)
+            except StoreUnavailable:
+                raise
+            except AfterturnError as error:
+                # One user's messages that cannot be embedded must not keep everybody else's from the index.
+                _log.warning("sweep_index_failed", tenant=scope.tenant, user=scope.user, error=error.message)
+                report = report.model_copy(update={"failed": report.failed + 1})
         await self._index.sync_documents(None)
         return report.model_copy(update={"users_indexed": len(users), "more": report.more or len(users) >= sweep.limit})

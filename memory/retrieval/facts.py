@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from memory.model.errors import InvalidInput, StoreUnavailable
+from memory.model.errors import FolderInUse, InvalidInput, StoreUnavailable
 from memory.model.fact import Fact, FactKind, FactStatus
 from memory.model.owner import View
 from memory.ports import FactStore, Filter
@@ -38,6 +38,8 @@ class FactSearch:
     def __init__(self, facts: FactStore, documents: Documents) -> None:
         self._facts = facts
         self._documents = documents
+        self.rows_when_in_use = False
+        """For a worker beside the process that holds the embedded engine: its steps go on, by words of the rows."""
 
     async def search(
         self,
@@ -74,7 +76,9 @@ class FactSearch:
             return await self._ranked(view, query, limit, kinds, statuses, as_of, sources)
         try:
             return await self._hybrid(view, query, limit, kinds, sources)
-        except StoreUnavailable as error:
+        except (StoreUnavailable, FolderInUse) as error:
+            if isinstance(error, FolderInUse) and not self.rows_when_in_use:
+                raise
             _log.warning("search_without_vectors", tenant=view.scope.tenant, error=error.message)
             return await self._ranked(view, query, limit, kinds, statuses, None, sources)
 

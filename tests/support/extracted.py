@@ -100,7 +100,9 @@ class Memory:
             fields.setdefault("evidence", [{"event": line, "quote": getattr(events[line - 1].event, "content", "")}])
             item: Item = spec.item.model_validate(fields)
             sources = sources_of(item, events, origin=f"window:{window.window_id}")
-            assert not isinstance(sources, DropReason), sources
+            if isinstance(sources, DropReason):
+                refused.append(sources)
+                continue
             reason = spec.check(item, cited_events(item, events)) if spec.check is not None else None
             if reason is not None:
                 refused.append(reason)
