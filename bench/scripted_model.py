@@ -29,7 +29,7 @@ CACHE_MINIMUM: Final = 1024
 _PROFILE = re.compile(r"<profile>\n(.*?)\n?</profile>", re.DOTALL)
 _TURN_TIME = re.compile(r"^Turn (\d{4}-\d{2}-\d{2} \d{2}:\d{2} UTC)$", re.MULTILINE)
 _EXCHANGE = "<exchange>"
-_LINE = re.compile(r"^\[(\d+)\] [^|\n]+ \| [^|\n]+ \| [^|\n]+ \| (.+)$", re.MULTILINE)
+_LINE = re.compile(r"^\[(\d+)\] [^|\n]+ \| (\S+) → [^|\n]+ \| [^|\n]+ \| (.+)$", re.MULTILINE)
 _WORDS: Final = """
 team budget launch quarter report customer design review garden market railway printer harbour museum teacher engine
 contract window station mountain coffee planning morning answer short longer detail summary project workshop winter
@@ -177,11 +177,11 @@ class ScriptedModel(ChatModel):
 
 
 def _extracted(request: ChatRequest) -> str:
-    """One item per text about contacts, with a quote of the first line; nothing else."""
-    line = _LINE.search(request.messages[0].text)
+    """One item per text about contacts, with a quote of the user's first line; nothing else."""
+    line = next((one for one in _LINE.finditer(request.messages[0].text) if one[2] == "user"), None)
     if line is None:
         raise BenchError("the prompt holds no transcript")
-    item = {"contact": "c1", "text": f"The user said: {line[2]}", "evidence": [{"event": int(line[1]), "quote": line[2]}]}
+    item = {"contact": "c1", "text": f"The user said: {line[3]}", "evidence": [{"event": int(line[1]), "quote": line[3]}]}
     asked = list((request.schema or {}).get("properties", {}))
     return json.dumps({name: [item] if name in ("bios", "rolling_summaries") else [] for name in asked}, ensure_ascii=False)
 
