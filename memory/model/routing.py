@@ -97,10 +97,5 @@ def is_how_to(text: str) -> bool:
     return _HOW_TO.search(text) is not None or len(_LISTED.findall(text)) >= 3
 
 
-def is_person_attribute(text: str) -> bool:
-    """Whether a statement is an attribute of a person, which contacts keep."""
-    return _PERSON.search(text) is not None
-
-
 def _to(store: Store, reason: str) -> Route:
     return Route(store, reason, _PATHS[store])

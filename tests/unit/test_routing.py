@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.model.routing import Store, is_how_to, is_person_attribute, route
+from memory.model.routing import Store, is_how_to, route
 
 CASES = {
     Store.GUIDANCE: [
@@ -85,8 +85,8 @@ def test_a_how_to_is_told_from_a_fact_about_order() -> None:
 
 
 def test_attributes_of_people_and_of_things() -> None:
-    assert is_person_attribute("Mara Lind was born in 1980")
-    assert not is_person_attribute("The address of the server is in the wiki")
+    assert route("Mara Lind was born in 1980").store is Store.CONTACTS
+    assert route("The address of the server is in the wiki").store is not Store.CONTACTS
 
 
 @given(st.text(st.characters(codec=None), max_size=400))
