@@ -379,7 +379,7 @@ class MemoryClient:
 
         Raises:
             MemoryUnavailable: the event log is away. A workflow that cannot be told is started by the sweeper.
-            InvalidInput: turn ids without a user, or another outcome.
+            InvalidInput: turn ids without a user, one that the user does not have (then none runs again), or another outcome.
         """
         if turn_ids is not None and scope is None:
             raise InvalidInput("turn ids belong to a user: say which")

@@ -279,6 +279,12 @@ class Handles:
         outcomes: Collection[Outcome],
         limit: int,
     ) -> RerunResult:
+        if turn_ids is not None and scope is not None:
+            known = {stored.turn.turn_id for stored in await self._event_log.turns(scope, turn_ids)}
+            if unknown := [turn_id for turn_id in turn_ids if turn_id not in known]:
+                raise InvalidInput(
+                    f"there is no turn {ascii(unknown[0])[:80]} of this user; `afterturn status` shows the last ones"
+                )
         reopened = await self._event_log.reopen(tenant=tenant, scope=scope, turn_ids=turn_ids, outcomes=outcomes, limit=limit)
         by_user: dict[Scope, list[str]] = {}
         for turn in reopened:

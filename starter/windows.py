@@ -28,7 +28,7 @@ from memory.ports import ContactStore, Progress, WindowLedger
 from memory.settings import Settings
 from starter.pieces import EventsPiece
 from starter.temporal import ask
-from starter.who import Who, scope_of
+from starter.who import Who, ids_of, scope_of
 from starter.window_signals import WindowWaker
 
 STATE_S = 5.0
@@ -68,11 +68,15 @@ class WindowView:
 
 @dataclass(frozen=True, slots=True)
 class WindowRerun:
-    """``started``: users whose run was told; the sweeper tells the others."""
+    """``windows``: those that run again. ``started``: users whose run was told; the sweeper tells the others.
+
+    ``left``: windows that were asked for by id and do not run again, as they are.
+    """
 
     windows: tuple[Window, ...]
     started: int
     waiting_for_sweeper: int
+    left: tuple[Window, ...] = ()
 
 
 class Windows:
@@ -122,7 +126,7 @@ class Windows:
         scope = scope_of(who)
         window = await self._ledger.window(scope, window_id)
         if window is None:
-            raise InvalidInput(f"there is no window {ascii(window_id)[:60]}; `afterturn window list` shows those there are")
+            raise InvalidInput(_no_window(window_id))
         events, extraction = await asyncio.gather(self._ledger.window_events(window), self._ledger.extraction(scope, window_id))
         names = await self._names(scope, events)
         return WindowView(window, tuple(events), render_transcript(events, names), extraction)
@@ -182,11 +186,23 @@ class Windows:
     ) -> WindowRerun:
         """Run windows again; what they wrote already stays as it is, since every write carries its item's key.
 
-        Raises InvalidInput for window ids without a user, MemoryUnavailable when the event log is away.
+        A window that is asked for by id and cannot run again (it waits or runs already, it ended in another way than ``states``
+        say, its user had opted out) is in ``left``.
+
+        Raises:
+            InvalidInput: window ids without a user, or one that the user does not have; then none runs again.
+            MemoryUnavailable: the event log is away.
         """
         user = None if scope is None else scope_of(scope)
-        if window_ids is not None and scope is None:
-            raise InvalidInput("window ids belong to a user: say which")
+        asked: dict[str, Window] = {}
+        if window_ids is not None:
+            if user is None:
+                raise InvalidInput("window ids belong to a user: say which")
+            window_ids = ids_of(window_ids, "window id")
+            found = [(window_id, await self._ledger.window(user, window_id)) for window_id in window_ids]
+            if unknown := [window_id for window_id, window in found if window is None]:
+                raise InvalidInput(_no_window(unknown[0]))
+            asked = {window_id: window for window_id, window in found if window is not None}
         reopened = await self._ledger.reopen(tenant=tenant, scope=user, window_ids=window_ids, states=states, limit=limit)
         users = list(dict.fromkeys(window.scope for window in reopened))
         told = await asyncio.gather(*(self._waker.wake(user, 0) for user in users), return_exceptions=True)
@@ -194,7 +210,9 @@ class Windows:
         for problem in failed:
             if not isinstance(problem, MemoryUnavailable):
                 raise problem
-        return WindowRerun(tuple(reopened), len(users) - len(failed), len(failed))
+        again = {window.window_id for window in reopened}
+        left = tuple(window for window_id, window in asked.items() if window_id not in again)
+        return WindowRerun(tuple(reopened), len(users) - len(failed), len(failed), left)
 
     async def wait_until_idle(self, who: Who, *, timeout_s: float = 60.0) -> bool:
         """Whether nothing was due any more and no run was at work within the time. Raises MemoryUnavailable."""
@@ -293,6 +311,10 @@ class Windows:
                 return found or window
             await asyncio.sleep(min(pause, left))
             pause = min(pause * 1.5, LONGEST_POLL_S)
+
+
+def _no_window(window_id: str) -> str:
+    return f"there is no window {ascii(window_id)[:60]} of this user; `afterturn window list` shows those there are"
 
 
 def _events(transcript: Transcript) -> Sequence[MessageEvent | ManagerMethodEvent]:

@@ -135,7 +135,7 @@ async def _show(state: State, who: tuple[str, str], name: str, *, as_json: bool)
         _print_contact(contact, history)
 
 
-async def _found(contacts: Any, who: tuple[str, str], name: str) -> Contact:
+async def _found(contacts: Any, who: tuple[str, str], name: int | str) -> Contact:
     from memory.model.errors import InvalidInput
 
     found: Contact | None = await contacts.get(who, name)
@@ -260,7 +260,11 @@ def tasks_list(
 
 
 async def _tasks(state: State, who: tuple[str, str], wanted: dict[str, Any], *, as_json: bool) -> None:
+    from memory.model.contact import SYSTEM_CONTACTS
+
     async with open_desk(state) as desk:
+        if wanted["contact_id"] not in (None, *SYSTEM_CONTACTS):
+            await _found(desk.records.contacts, who, wanted["contact_id"])
         found: tuple[Task, ...] = await desk.records.tasks.list(who, sources=True, **wanted)
     if as_json:
         emit_json(found)

@@ -23,7 +23,9 @@ from starter.cli.state import (
 )
 
 if TYPE_CHECKING:
+    from memory.model.scope import Scope
     from memory.model.window import StoredEvent
+    from starter.client import MemoryClient
 
 
 def register(app: typer.Typer) -> None:
@@ -90,6 +92,9 @@ def search(
     async def work(state: State) -> None:
         people = None if contacts is None else [int(one) if one.isdecimal() and len(one) < 7 else one for one in contacts]
         async with open_client(state.settings()) as client:
+            for person in people or ():
+                if isinstance(person, int):
+                    await _contact(client, scope_of(tenant, user), person)
             found = await client.search_events(
                 scope_of(tenant, user),
                 query,
@@ -112,6 +117,14 @@ def search(
             write("no message found\n")
 
     run(work(state_of(ctx)))
+
+
+async def _contact(client: MemoryClient, scope: Scope, contact_id: int) -> None:
+    from memory.model.contact import SYSTEM_CONTACTS
+    from memory.model.errors import InvalidInput
+
+    if contact_id not in SYSTEM_CONTACTS and await client.contacts.get(scope, contact_id) is None:
+        raise InvalidInput(f"there is no contact {contact_id} of this user; `afterturn contacts list` shows those there are")
 
 
 def sandbox(
@@ -189,13 +202,20 @@ def usage(
                 )
                 for row in found.rows
             ],
-            empty="no model call yet",
+            empty=f"no model call{_of_whom(tenant, user)} yet"
+            if day is None
+            else f"no model call{_of_whom(tenant, user)} since {day}",
         )
         if found.rows:
             more = "" if found.complete else " (of these rows; there are more)"
             write(f"in all {found.total.input_tokens} tokens in, {found.total.output_tokens} out{more}\n")
 
     run(work(state_of(ctx)))
+
+
+def _of_whom(tenant: str | None, user: str | None) -> str:
+    whose = "" if user is None else f" of the user {ascii(user)[:60]}"
+    return whose + ("" if tenant is None else f" of {ascii(tenant)[:60]}")
 
 
 def reindex(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from starter.cli.desk import AfterOption, AsOfOption, BestOption, LimitOption, day, minute, moment_of, open_desk
-from starter.cli.output import emit_json, print_table, safe_text, write
+from starter.cli.output import emit_json, print_table, safe_text, stderr, write
 from starter.cli.state import DEFAULT_TENANT, DEFAULT_USER, JsonOption, State, TenantOption, UserOption, YesOption, run, state_of
 
 if TYPE_CHECKING:
@@ -207,13 +207,19 @@ def facts_forget(
     """Remove facts with their text and sources for good."""
     if not yes:
         typer.confirm(f"Remove {len(fact_ids)} facts for good?", abort=True, err=True)
-    run(_forget(state_of(ctx), (tenant, user), fact_ids, team, as_json=as_json))
+    wanted = list(dict.fromkeys(fact_ids))
+    if run(_forget(state_of(ctx), (tenant, user), wanted, team, as_json=as_json)) < len(wanted):
+        raise typer.Exit(1)
 
 
-async def _forget(state: State, who: tuple[str, str], fact_ids: list[str], team: str | None, *, as_json: bool) -> None:
+async def _forget(state: State, who: tuple[str, str], fact_ids: list[str], team: str | None, *, as_json: bool) -> int:
     async with open_desk(state) as desk:
         gone = await desk.records.facts.forget(who, fact_ids, team=team)
     if as_json:
         emit_json({"asked": len(fact_ids), "removed": gone})
     else:
         write(f"{gone} of {len(fact_ids)} facts removed\n")
+    if gone < len(fact_ids):
+        whose = "user" if team is None else "team"
+        stderr().print(f"afterturn: {len(fact_ids) - gone} of the ids are not of facts of the {whose}", markup=False)
+    return gone

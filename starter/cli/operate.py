@@ -205,12 +205,14 @@ def rerun(
 
     Their outcome is "kept": the old profile stayed as it was.
     """
-    run(_rerun(state_of(ctx), tenant, user, turn_ids, limit, skipped=skipped, as_json=as_json))
+    if run(_rerun(state_of(ctx), tenant, user, turn_ids, limit, skipped=skipped, as_json=as_json)):
+        raise typer.Exit(1)
 
 
 async def _rerun(
     state: State, tenant: str, user: str | None, turn_ids: list[str] | None, limit: int, *, skipped: bool, as_json: bool
-) -> None:
+) -> int:
+    """How many of the turns that were named do not run again."""
     from memory.model.errors import InvalidInput
     from memory.model.ids import encode_segment
     from memory.model.turn import Outcome
@@ -223,15 +225,20 @@ async def _rerun(
             result = await client.rerun(tenant=encode_segment(tenant, what="tenant id"), outcomes=outcomes, limit=limit)
         else:
             result = await client.rerun(scope=scope_of(tenant, user), turn_ids=turn_ids or None, outcomes=outcomes, limit=limit)
+    kinds = "kept or skipped" if skipped else "kept"
+    again = {turn.turn_id for turn in result.reopened}
+    left = [turn_id for turn_id in dict.fromkeys(turn_ids or ()) if turn_id not in again]
     if as_json:
         emit_json(result)
-        return
-    if not result.reopened:
-        write(f"no turn was kept{' or skipped' if skipped else ''}: nothing to run again\n")
-        return
-    _print_turns(result.reopened)
-    waiting = f"; {result.waiting} wait for the sweeper" if result.waiting else ""
-    write(f"{len(result.reopened)} turns run again for {result.started + result.waiting} users{waiting}\n")
+    elif result.reopened:
+        _print_turns(result.reopened)
+        waiting = f"; {result.waiting} wait for the sweeper" if result.waiting else ""
+        write(f"{len(result.reopened)} turns run again for {result.started + result.waiting} users{waiting}\n")
+    elif not left:
+        write(f"no turn was {kinds}: nothing to run again\n")
+    if left:
+        stderr().print(f"afterturn: {', '.join(ascii(one)[:80] for one in left[:5])}: not {kinds}, so not run again", markup=False)
+    return len(left)
 
 
 # -------------------------------------------------------------------------------------------------------------------- spool

@@ -60,9 +60,13 @@ def show(
 
 
 async def _show(state: State, tenant: str, user: str, version: int | None, *, as_json: bool) -> None:
+    from memory.model.errors import InvalidInput
+
     scope = scope_of(tenant, user)
     async with open_client(state.settings()) as client:
         profile = await client.get_profile(scope, version=version)
+    if version is not None and not profile.exists:
+        raise InvalidInput(f"there is no version {version} of the profile; `afterturn profile history` shows those there are")
     if as_json:
         emit_json(_view_json(profile))
     elif not profile.exists:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.cli.output import emit_json, print_table, safe_text, when, write
+from starter.cli.output import emit_json, print_table, safe_text, stderr, when, write
 from starter.cli.state import (
     DEFAULT_TENANT,
     DEFAULT_USER,
@@ -137,10 +137,13 @@ def flush(
     as_json: JsonOption = False,
 ) -> None:
     """Have all events recorded so far consolidated, also as a short window."""
+    from memory.model.errors import InvalidInput
 
     async def work(state: State) -> int:
         async with open_client(state.settings()) as client:
             progress = await client.flush(scope_of(tenant, user), wait_s=wait)
+        if not progress.last_seq:
+            raise InvalidInput(f"no event was ever recorded of the user {ascii(user)[:60]} of {ascii(tenant)[:60]}")
         if as_json:
             emit_json({"waiting": progress.waiting, "consolidated_seq": progress.consolidated_seq, "last_seq": progress.last_seq})
         else:
@@ -172,7 +175,7 @@ def rerun(
     every = frozenset(WindowState) - {WindowState.PLANNED}
     wanted = _states(states) or (every if window_ids else frozenset({WindowState.FAILED, WindowState.PARTIAL}))
 
-    async def work(state: State) -> None:
+    async def work(state: State) -> int:
         scope = scope_of(tenant, user)
         async with open_client(state.settings()) as client:
             result = await client.windows.rerun(
@@ -184,14 +187,27 @@ def rerun(
             )
         if as_json:
             emit_json(_fields(result))
-        elif not result.windows:
-            write("no window to run again\n")
-        else:
+        elif result.windows:
             _print(result.windows)
             waiting = f"; {result.waiting_for_sweeper} users wait for the sweeper" if result.waiting_for_sweeper else ""
             write(f"{len(result.windows)} windows run again{waiting}\n")
+        elif not result.left:
+            write("no window to run again\n")
+        if result.left:
+            stderr().print(f"afterturn: {'; '.join(_why_left(window) for window in result.left)}", markup=False)
+        return len(result.left)
 
-    run(work(state_of(ctx)))
+    if run(work(state_of(ctx))):
+        raise typer.Exit(1)
+
+
+def _why_left(window: Window) -> str:
+    from memory.model.window import WindowState
+
+    if window.state is WindowState.PLANNED:
+        return f"{window.window_id} waits or runs already"
+    why = f" ({safe_text(window.reason)})" if window.reason else ""
+    return f"{window.window_id} is {window.state.value}{why} and stays so"
 
 
 def _states(given: list[str] | None) -> frozenset[WindowState] | None:

@@ -132,6 +132,14 @@ def test_a_window_is_shown_with_its_transcript_its_items_and_their_quotes(shell:
 def test_what_there_is_not_is_said_in_one_line(shell: Shell) -> None:
     wrong = [
         ["window", "show", "w77"],
+        ["window", "rerun", "w999"],
+        ["window", "rerun", "w1", "w999"],
+        ["window", "flush", "--user", "mee"],
+        ["rerun", "t999", "--user", "me"],
+        ["profile", "show", "--version", "99"],
+        ["tasks", "list", "--contact", "999"],
+        ["events", "search", "harbour", "--contact", "999"],
+        ["facts", "list", "--after", "nonsense"],
         ["facts", "show", "nonsense"],
         ["contacts", "show", "nobody@nowhere.example"],
         ["facts", "search", " "],
@@ -148,6 +156,14 @@ def test_what_there_is_not_is_said_in_one_line(shell: Shell) -> None:
         wrong,
         (
             "there is no window 'w77'",
+            "there is no window 'w999' of this user",
+            "there is no window 'w999' of this user",
+            "no event was ever recorded of the user 'mee' of 'demo'",
+            "there is no turn 't999' of this user",
+            "there is no version 99 of the profile",
+            "there is no contact 999 of this user",
+            "there is no contact 999 of this user",
+            "cannot go on after an id that is not in it",
             "there is no fact 'nonsense' of this user",
             "there is no contact 'nobody@nowhere.example'",
             "the query is empty",
@@ -175,7 +191,18 @@ def test_a_done_window_is_run_again_when_asked_and_writes_nothing_twice(shell: S
     assert {fact["fact_id"] for fact in shell.ask("facts", "list")} == {fact["fact_id"] for fact in facts}
     assert shell.ask("tasks", "list") == tasks, "a task that is done is not made anew"
     done = shell.run("window", "rerun")
-    assert done.out == "no window to run again\n"
+    assert (done.code, done.out) == (0, "no window to run again\n")
+
+
+def test_a_window_that_is_asked_for_and_does_not_run_again_is_named(shell: Shell) -> None:
+    left = shell.run("window", "rerun", "w9", "--state", "failed")
+    assert (left.code, left.out) == (1, "")
+    assert left.complaint == "afterturn: w9 is done and stays so"
+
+
+def test_what_a_filter_does_not_find_is_said_with_the_filter(shell: Shell) -> None:
+    done = shell.run("usage", "--tenant", "demo", "--user", "mee")
+    assert (done.code, done.out) == (0, "no model call of the user 'mee' of 'demo' yet\n")
 
 
 # ------------------------------------------------------------------------------------------------------------------- facts
@@ -208,6 +235,9 @@ def test_a_fact_is_forgotten_for_good(shell: Shell) -> None:
     assert fact["fact_id"] not in {one["fact_id"] for one in shell.ask("facts", "list")}
     left = shell.run("facts", "forget", fact["fact_id"])
     assert left.code == 130, "without an answer nothing is removed"
+    gone = shell.run("facts", "forget", fact["fact_id"], "--yes")
+    assert (gone.code, gone.out) == (1, "0 of 1 facts removed\n")
+    assert gone.complaint == "afterturn: 1 of the ids are not of facts of the user"
 
 
 # ------------------------------------------------------------------------------------------- contacts, tasks, events, usage

@@ -313,7 +313,9 @@ async def test_kept_turns_run_again(client: MemoryClient, workers: None, setting
     (kept,) = (await client.status(who)).recent
     assert kept.outcome is Outcome.KEPT
     await client._parts.directory.save_space(tenant, "default", SpaceSettings())
-    result = await client.rerun(scope=who)
+    with pytest.raises(InvalidInput, match="there is no turn 't2'"):
+        await client.rerun(scope=who, turn_ids=["t1", "t2"])
+    result = await client.rerun(scope=who, turn_ids=["t1"])
     assert ([one.turn_id for one in result.reopened], result.started, result.waiting) == (["t1"], 1, 0)
     assert await client.wait_until_idle(who)
     (done,) = (await client.status(who)).recent
