@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from memory.model.directory import MemoryFacts, MemoryRoot, SpaceSettings
 from memory.model.event import ManagerMethodEvent, MessageEvent
 from memory.model.scope import Scope
+from memory.model.tools import ToolCall, ToolDefinition, ToolResult
 from memory.model.turn import Outcome, StoredTurn, Turn
 
 # --------------------------------------------------------------------------------------------------------- language models
@@ -26,8 +27,13 @@ class PromptPart:
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
+    """``tool_calls``: of an assistant's message, beside its text. ``tool_results``: of a user's message, before its text; they
+    answer the calls of the message before, all of them."""
+
     role: Literal["user", "assistant"]
     parts: tuple[PromptPart, ...]
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_results: tuple[ToolResult, ...] = ()
 
     @property
     def text(self) -> str:
@@ -39,7 +45,8 @@ class ChatRequest:
     """One model call. ``stage`` (``gate``, ``consolidate``, ``repair``, ``condense``, ``scrub``) is for accounting.
 
     ``schema``: a JSON schema that the reply's text must follow; the provider's structured output is used where it has one.
-    ``timeout_s``: the whole call, in seconds.
+    ``timeout_s``: the whole call, in seconds. ``tools``: what the model may call; with ``tool_choice`` ``none`` they are only
+    shown, because the conversation has calls of them.
     """
 
     stage: str
@@ -49,6 +56,8 @@ class ChatRequest:
     timeout_s: float
     schema: Mapping[str, Any] | None = None
     schema_name: str = "reply"
+    tools: tuple[ToolDefinition, ...] = ()
+    tool_choice: Literal["auto", "required", "none"] = "auto"
 
     @property
     def system_text(self) -> str:
@@ -60,6 +69,8 @@ class StopReason(StrEnum):
     LENGTH = "length"
     """Cut off at the output limit: the text is not complete and is never stored."""
     REFUSED = "refused"
+    TOOLS = "tools"
+    """It calls tools and waits for what they give."""
     OTHER = "other"
 
 
@@ -83,12 +94,13 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """``text`` is untrusted and may be empty. ``model`` as the provider names it."""
+    """``text`` is untrusted and may be empty. ``model`` as the provider names it. ``tool_calls``: untrusted, in order."""
 
     text: str = field(repr=False)
     stop: StopReason
     usage: Usage
     model: str
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 class ChatModel(Protocol):

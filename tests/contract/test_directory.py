@@ -14,7 +14,7 @@ from memory.model.errors import InvalidInput, InvalidSettings
 from memory.model.scope import Scope
 from memory.stores.tables import SqlDirectory, Tables, build_tables
 from memory.stores.tables.rows import METADATA
-from memory.stores.tables.rows_records import RECORD_TABLES
+from memory.stores.tables.scoping import RECORD_TABLES
 
 ANN = Scope.of("acme", "ann")
 EVERY_KEY = SpaceSettings(

@@ -20,7 +20,7 @@ from memory.model.scope import Scope
 from memory.ports import AddFact, ConfirmFact, EndFact, FactChange, IndexMark
 from memory.stores.tables import Tables, build_tables
 from memory.stores.tables.engine import database_url, make_engine
-from memory.stores.tables.rows_records import RECORD_TABLES
+from memory.stores.tables.scoping import RECORD_TABLES
 from tests.support.records import ANN, ANNS, BOBS, NOW, SALES, add, losing, said, see
 
 DAY = timedelta(days=1)

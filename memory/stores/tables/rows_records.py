@@ -47,6 +47,7 @@ class RecordOwnerRow(Row, Owned, table=True):
 
     last_contact_id: int = Field(sa_type=BigInteger)
     last_change: int = Field(sa_type=BigInteger)
+    last_table_id: int = Field(default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": text("0")})
 
 
 class EffectRow(Row, Owned, table=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Date, Index, Integer, Text, text
+from sqlalchemy import BigInteger, Date, Index, Integer, Text, text, true
 from sqlmodel import Field
 
 from memory.stores.tables.columns import OutsideId, UtcDateTime
@@ -122,7 +122,7 @@ class ModelUsageRow(Row, table=True):
 
 
 class TeamMemberRow(Row, table=True):
-    """A team that a user belongs to."""
+    """A team that a user belongs to. ``can_write``: to the team's knowledge tables."""
 
     __tablename__ = "team_members"  # pyright: ignore[reportAssignmentType]
 
@@ -130,6 +130,7 @@ class TeamMemberRow(Row, table=True):
     user_id: str = Field(primary_key=True, sa_type=Text)
     team_key: str = Field(primary_key=True, sa_type=Text)
     team_id_long: str | None = Field(default=None, sa_type=OutsideId)
+    can_write: bool = Field(default=True, sa_column_kwargs={"server_default": true()})
 
 
 WINDOWS = METADATA.tables["windows"]

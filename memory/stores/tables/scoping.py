@@ -26,12 +26,16 @@ from sqlalchemy.sql.selectable import FromClause, SelectBase
 
 from memory.model.errors import InvalidInput, NotPermitted
 from memory.model.owner import Owner, View
-from memory.stores.tables.rows_records import RECORD_OWNERS, RECORD_TABLES
+from memory.stores.tables.rows_knowledge import KNOWLEDGE
+from memory.stores.tables.rows_records import RECORD_OWNERS
+from memory.stores.tables.rows_records import RECORD_TABLES as ITEM_TABLES
 
 BATCH: Final = 500
 """Values in one statement: within the limits of every SQLite."""
 
 Query: TypeAlias = Select[*tuple[Any, ...]]
+
+RECORD_TABLES: Final = ITEM_TABLES | KNOWLEDGE
 
 _OPTION = "afterturn_reach"
 _TENANT, _OWNERS = "reach_tenant", "reach_owners"

@@ -1,0 +1,120 @@
+"""A knowledge loop as the store keeps it: the request, what was said and done in it, how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+MAX_REQUEST_BYTES: Final = 64 * 1024
+MAX_INSTRUCTIONS_BYTES: Final = 16 * 1024
+MAX_CONTEXT_MESSAGES: Final = 50
+MAX_CONTEXT_BYTES: Final = 64 * 1024
+MAX_SCHEMA_BYTES: Final = 32 * 1024
+MAX_INTERJECTION_BYTES: Final = 16 * 1024
+MAX_RESULT_BYTES: Final = 64 * 1024
+"""Of one tool's result as the model reads it; more is cut, and says so and how to ask for less."""
+MAX_ANSWER_BYTES: Final = 256 * 1024
+
+
+class Operation(StrEnum):
+    """``manager.verb`` of the primitive that started the loop; all run on the same workflow."""
+
+    ASK = "knowledge.ask"
+    UPDATE = "knowledge.update"
+    REFACTOR = "knowledge.refactor"
+    CONTACTS_ASK = "contacts.ask"
+    CONTACTS_UPDATE = "contacts.update"
+    TASKS_ASK = "tasks.ask"
+    TASKS_UPDATE = "tasks.update"
+
+    @property
+    def writes(self) -> bool:
+        return not self.value.endswith(".ask")
+
+
+class LoopState(StrEnum):
+    RUNNING = "running"
+    DONE = "done"
+    STOPPED = "stopped"
+    LIMIT = "limit"
+    """Out of steps, tokens or time; the answer says how far it came."""
+    FAILED = "failed"
+    """The model could not be reached or gave nothing usable; the tables hold what the steps before did."""
+
+
+class EntryKind(StrEnum):
+    MODEL = "model"
+    """``body``: {"text", "calls": [{"call_id", "name", "arguments" | null, "raw"}], "model"}."""
+    RESULT = "result"
+    """``body``: {"call_id", "name", "content", "is_error"}."""
+    INTERJECTION = "interjection"
+    """``body``: {"text"}."""
+    CLARIFICATION = "clarification"
+    """``body``: {"question", "call_id"}. Its id is the entry's key."""
+    ANSWER = "answer"
+    """``body``: {"clarification", "text"}; the key is ``answer/<clarification's key>``, so the first answer stays."""
+    STOP = "stop"
+    """``body``: {"reason"}."""
+    SIDE_QUESTION = "side_question"
+    """``body``: {"text"}."""
+    SIDE_ANSWER = "side_answer"
+    """``body``: {"question", "text"}."""
+    NOTICE = "notice"
+    """``body``: {"text"}: for a person who watches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a loop. ``key``: unique in the loop, made from what it is about (``model/3``, ``result/3/0``), so that a retry
+    writes it once. ``step``: 0 before the first model step. ``number`` 0: not stored yet."""
+
+    key: str
+    kind: EntryKind
+    step: int
+    body: Mapping[str, Any] = field(repr=False)
+    number: int = 0
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What ends a loop. ``tokens``: in and out of all model calls. ``wall_s``: waiting for a person does not count, nor pauses."""
+
+    steps: int = 40
+    tokens: int = 400_000
+    wall_s: float = 900.0
+    clarification_wait_s: float = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """``destination``: ``personal`` or ``team:<id>``, checked when it was opened. ``context``: the chat that the request came from,
+    read only, oldest first: ``{"role", "content"}``. ``response_format``: JSON schema of the answer. ``clarify``: somebody listens.
+
+    ``parent``: of a loop that a tool call of another one started. ``answer``: text; ``structured``: where a schema was given.
+    ``model`` empty: as the settings of the worker say.
+    """
+
+    loop_id: str
+    operation: Operation
+    text: str = field(repr=False)
+    destination: str
+    created_at: datetime
+    instructions: str | None = field(default=None, repr=False)
+    context: Sequence[Mapping[str, str]] = field(default=(), repr=False)
+    response_format: Mapping[str, Any] | None = field(default=None, repr=False)
+    clarify: bool = False
+    limits: Limits = Limits()
+    model: str = ""
+    parent: str | None = None
+    state: LoopState = LoopState.RUNNING
+    answer: str | None = field(default=None, repr=False)
+    structured: Any = field(default=None, repr=False)
+    reason: str | None = None
+    steps: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    ended_at: datetime | None = None

@@ -1,0 +1,85 @@
+"""Knowledge: the table store and the store of loops.
+
+Every method takes an Owner (writes) or a View (reads). What a caller can mend is a
+:class:`~memory.model.knowledge.ToolProblem`; a table that the view does not show does not exist for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from memory.model.knowledge import FilterQuery, JoinQuery, ReduceQuery, Row, Table, TableChange
+from memory.model.knowledge_loop import Entry, Loop, LoopState
+from memory.model.owner import Owner, View
+from memory.model.scope import Scope
+from memory.ports.pipeline import Usage
+
+
+class KnowledgeTables(Protocol):
+    """Typed tables of users and teams. Reads run in the database and are bounded."""
+
+    async def tables(self, view: View) -> Sequence[Table]:
+        """All that the view shows, by name, then source; contacts and built-in ones included."""
+        ...
+
+    async def write(self, owner: Owner, change: TableChange, *, effect: str, now: datetime) -> Mapping[str, Any]:
+        """Make one change, whole or not at all, and return what its tool returns.
+
+        ``effect``: the same key again changes nothing and gives the first result. Raises ToolProblem, StoreUnavailable.
+        """
+        ...
+
+    async def filter(self, view: View, query: FilterQuery) -> Mapping[str, Sequence[Row]]: ...
+
+    async def reduce(self, view: View, query: ReduceQuery) -> Any: ...
+
+    async def join(self, view: View, query: JoinQuery) -> Sequence[Row]: ...
+
+    async def rows(self, table: Table, keys: Collection[int]) -> Mapping[int, Row]:
+        """By unique key, as :meth:`filter` gives them."""
+        ...
+
+    async def export(self, view: View, table: Table, *, after: int | None = None, limit: int = 1_000) -> Sequence[Row]:
+        """Rows by unique key, upwards, for an export."""
+        ...
+
+
+class LoopStore(Protocol):
+    """Loops, their conversations, questions and answers. Text of users is here and not in Temporal."""
+
+    async def open(self, scope: Scope, loop: Loop) -> Loop:
+        """Record a loop before it is started; the same id again gives what is there."""
+        ...
+
+    async def loop(self, scope: Scope, loop_id: str) -> Loop | None: ...
+
+    async def loops(self, scope: Scope, *, state: LoopState | None = None, limit: int = 50) -> Sequence[Loop]:
+        """Newest first."""
+        ...
+
+    async def append(self, scope: Scope, loop_id: str, entries: Sequence[Entry], *, now: datetime) -> Sequence[Entry]:
+        """Add entries under their keys; one whose key is there already is left as it is, and given back as it is, with its number.
+
+        Numbers count up from 1 without gaps within a loop.
+        """
+        ...
+
+    async def entries(self, scope: Scope, loop_id: str, *, after: int = 0, limit: int = 1_000) -> Sequence[Entry]: ...
+
+    async def finish(
+        self,
+        scope: Scope,
+        loop_id: str,
+        *,
+        state: LoopState,
+        answer: str | None,
+        structured: Any = None,
+        reason: str | None = None,
+        steps: int,
+        usage: Usage,
+        now: datetime,
+    ) -> Loop:
+        """Once; later calls give what the first one wrote."""
+        ...
