@@ -104,6 +104,7 @@ class _Book:
         people = {part for contact in contacts.values() for part in (contact.name, contact.first_name) if part}
         keys = {statement_key(one_line(one.item.statement, MAX_STATEMENT_CHARS)) for one in items}
         by_key = dict(await context.stores.facts.by_key(owner, keys))
+        await context.stores.search.settle(View(scope))
         return cls(context, owner, await zone_of_user(context), frozenset(people), by_key)
 
     async def enter(self, one: Grounded[KnowledgeItem], statement: str) -> bool:

@@ -70,6 +70,7 @@ async def load_known(
     tasks = await stores.tasks.list(scope, statuses=LIVE_STATUSES, limit=MAX_TASKS) if Category.TASKS in asked else ()
     facts = ()
     if Category.KNOWLEDGE in asked and (query := _said(events)):
+        await stores.search.settle(View(scope))
         found = await stores.search.search(View(scope), query, limit=MAX_FACTS)
         facts = tuple(one.fact for one in found)
     return Known(

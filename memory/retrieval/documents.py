@@ -24,6 +24,7 @@ from memory.ports import (
     Terms,
     VectorIndex,
 )
+from memory.retrieval.fusion import in_order
 from memory.retrieval.hybrid import Asked, Hybrid, Waiting, sparse_vector
 
 NAMESPACE: Final = uuid.UUID("7a1f2f3e-9d0c-4a53-8f6b-6d3f5a0f1c11")
@@ -234,8 +235,12 @@ def _point(kind: str, one: _Analysed, dense: tuple[float, ...] | None) -> Point:
     )
 
 
-def rank(query: str, texts: Sequence[str]) -> list[tuple[int, float]]:
-    """BM25 over a few texts in memory: (place, score) of those with a term in common, best first."""
+def rank(query: str, texts: Sequence[str], names: Sequence[str] | None = None) -> list[tuple[int, float]]:
+    """BM25 over a few texts in memory: (place, score) of those with a term in common, best first.
+
+    Args:
+        names: of the texts, each another one: of equal scores the smaller name comes first, as in the index; else the first text.
+    """
     bags = [document_terms(text) for text in texts]
     frequencies: dict[int, int] = {}
     for bag in bags:
@@ -243,4 +248,8 @@ def rank(query: str, texts: Sequence[str]) -> list[tuple[int, float]]:
             frequencies[term] = frequencies.get(term, 0) + 1
     wanted = query_weights(query_terms(query), documents=len(bags), frequencies=frequencies)
     scored = [(place, score(wanted, document_weights(bag, usual_length=USUAL_LENGTH))) for place, bag in enumerate(bags)]
-    return sorted((one for one in scored if one[1] > 0), key=lambda one: (-one[1], one[0]))
+    found = {place: points for place, points in scored if points > 0}
+    if names is None:
+        return sorted(found.items(), key=lambda one: (-one[1], one[0]))
+    places = {names[place]: place for place in found}
+    return [(places[name], found[places[name]]) for name in in_order({names[place]: points for place, points in found.items()})]

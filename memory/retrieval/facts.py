@@ -10,11 +10,11 @@ from typing import Final
 
 import structlog
 
-from memory.model.errors import FolderInUse, InvalidInput, StoreUnavailable
+from memory.model.errors import FolderInUse, InvalidInput, MemoryUnavailable, ModelError, StoreUnavailable
 from memory.model.fact import Fact, FactKind, FactStatus
-from memory.model.owner import View
+from memory.model.owner import Owner, View
 from memory.ports import FactStore, Filter
-from memory.retrieval.documents import Documents, rank
+from memory.retrieval.documents import MAX_WAITING, Documents, point_id, rank
 
 ACTIVE: Final = (FactStatus.ACTIVE,)
 MAX_LIMIT: Final = 200
@@ -82,6 +82,22 @@ class FactSearch:
             _log.warning("search_without_vectors", tenant=view.scope.tenant, error=error.message)
             return await self._ranked(view, query, limit, kinds, statuses, None, sources)
 
+    async def settle(self, view: View) -> None:
+        """Bring the rows of this view that wait for the index into it, as far as that can be done now.
+
+        Whoever decides by what a search gives calls this first: the rarity of a term, and with it the order of what is found,
+        is then that of the rows, and the same decision is taken again however far the index was when a worker died.
+        """
+        for owner in view.owners:
+            try:
+                await self._documents.sync(self._facts, owner=owner, limit=MAX_WAITING)
+            except (MemoryUnavailable, ModelError, FolderInUse) as error:
+                if isinstance(error, FolderInUse) and not self.rows_when_in_use:
+                    raise
+                # The search itself says how it goes on without.
+                _log.info("facts_not_settled", tenant=view.scope.tenant, error=type(error).__name__)
+                return
+
     async def _hybrid(
         self, view: View, query: str, limit: int, kinds: Collection[FactKind] | None, sources: bool
     ) -> Sequence[FoundFact]:
@@ -107,10 +123,19 @@ class FactSearch:
         sources: bool,
     ) -> Sequence[FoundFact]:
         rows = await self._facts.list(view, statuses=statuses, kinds=kinds, as_of=as_of, limit=MAX_RANKED)
-        texts = [f"{fact.subject} {fact.statement} {' '.join(fact.topics)}" for fact in rows]
-        ranked = (await asyncio.to_thread(rank, query, texts))[:limit]
+        texts = [_text(fact) for fact in rows]
+        names = [self._name(view, fact) for fact in rows]
+        ranked = (await asyncio.to_thread(rank, query, texts, names))[:limit]
         chosen = [(rows[place], score) for place, score in ranked]
         if sources:
             full = await self._facts.get(view, [fact.fact_id for fact, _ in chosen], sources=True)
             chosen = [(full.get(fact.fact_id, fact), score) for fact, score in chosen]
         return [FoundFact(fact, score, "rows") for fact, score in chosen]
+
+    def _name(self, view: View, fact: Fact) -> str:
+        return point_id(Owner.of_key(view.scope.tenant, fact.owner), self._facts.kind, fact.fact_id)
+
+
+def _text(fact: Fact) -> str:
+    """What the index has of it: words find the same facts in the same order, with vectors and without."""
+    return "\n".join(part for part in (fact.subject, fact.statement, " ".join(fact.topics)) if part)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from memory.ports import Filter, Hit
+
+NEARLY: Final = 1e-5
+"""Two scores that differ by less, in parts of the greater one, are one score: an index adds up in 32 bits, this process in 64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ def fuse(
     dense_weight: float,
     boosts: Sequence[tuple[str, str, float]] = (),
 ) -> list[Candidate]:
-    """Best first, of equal scores the smaller point id first.
+    """Best first, see :func:`in_order`.
 
     Args:
         boosts: (payload field, value, factor); a field may hold one value or a list.
@@ -44,8 +47,20 @@ def fuse(
         for point_id, payload in payloads.items():
             if value in _values(payload.get(name)):
                 scores[point_id] *= factor
-    ranked = sorted(scores, key=lambda point_id: (-scores[point_id], point_id))
-    return [Candidate(point_id, scores[point_id], payloads[point_id]) for point_id in ranked]
+    return [Candidate(point_id, scores[point_id], payloads[point_id]) for point_id in in_order(scores)]
+
+
+def in_order(scores: Mapping[str, float]) -> list[str]:
+    """Names by score, best first, and of scores that are equal but for rounding the smaller name first: the order is the same
+    whoever added up the scores."""
+    ordered: list[str] = []
+    equals: list[str] = []
+    for name in sorted(scores, key=lambda name: -scores[name]):
+        if equals and scores[equals[-1]] - scores[name] > NEARLY * abs(scores[equals[-1]]):
+            ordered += sorted(equals)
+            equals = []
+        equals.append(name)
+    return [*ordered, *sorted(equals)]
 
 
 def passes(payload: Mapping[str, Any], where: Filter) -> bool:
