@@ -12,7 +12,8 @@ from activities.notices import NoticeActivities
 from activities.profile import ProfileActivities
 from activities.sweep import SweepActivities, Waker
 from activities.turns import PipelineRules, TurnActivities
-from activities.windows import WindowActivities, WindowRules
+from activities.window_plan import WindowRules
+from activities.windows import WindowActivities
 from memory.categories.spec import Stores
 from memory.metering import Meter
 from memory.ports import Directory, EventLog, ModelProvider, Notifier, UsageLedger, WindowLedger

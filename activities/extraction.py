@@ -18,7 +18,7 @@ from memory.extraction import Extractor, load_known
 from memory.metering import Meter
 from memory.model.errors import InvalidInput
 from memory.model.names import EXTRACT_WINDOW
-from memory.model.window import CategoryExtraction, CategoryOutcome, Extraction
+from memory.model.window import CategoryExtraction, CategoryOutcome, Extraction, shown_events
 from memory.model.window_steps import ExtractReply, WindowRef
 from memory.ports import ModelProvider, WindowLedger
 
@@ -49,7 +49,7 @@ class ExtractionActivities:
                 raise InvalidInput(f"there is no window {job.window_id}")
             if done is not None:
                 return _reply(done, flags=("already_extracted",), elapsed_ms=since(began))
-            events = await self._ledger.window_events(window)
+            events = shown_events(window, await self._ledger.window_events(window))
             specs = [spec_of(category) for category in window.categories]
             now = datetime.now(UTC)
             known = await load_known(self._stores, scope, events, specs=specs, now=now)

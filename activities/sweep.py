@@ -11,7 +11,7 @@ from temporalio import activity
 
 from activities.errors import translated
 from activities.heartbeat import heartbeats
-from activities.windows import WindowRules
+from activities.window_plan import WindowRules
 from memory.metering import Meter
 from memory.model.errors import AfterturnError, MemoryUnavailable, StoreUnavailable
 from memory.model.names import SWEEP

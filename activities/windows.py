@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import structlog
@@ -14,18 +13,25 @@ from temporalio import activity
 from activities.common import since
 from activities.errors import translated
 from activities.heartbeat import heartbeats
-from memory.categories import REGISTRY, spec_of
+from activities.window_plan import NO_CATEGORY, Switches, WindowRules
+from memory.categories import spec_of
 from memory.categories.spec import ApplyContext, Stores
 from memory.metering import Meter
 from memory.model.category import Category
-from memory.model.directory import MemoryFacts
-from memory.model.enablement import ReasonCode, effective_enablement
-from memory.model.errors import InvalidInput, InvalidSettings
+from memory.model.errors import InvalidInput
+from memory.model.event import MessageEvent
 from memory.model.items import Dropped, Grounded
 from memory.model.names import APPLY_CATEGORY, COMMIT_WINDOW, INDEX_EVENTS, PLAN_WINDOW, RECONCILE
 from memory.model.scope import Scope
 from memory.model.steps import UserRef
-from memory.model.window import CategoryExtraction, CategoryOutcome, Extraction, StoredEvent, Window, WindowKind
+from memory.model.window import (
+    CategoryExtraction,
+    CategoryOutcome,
+    Extraction,
+    StoredEvent,
+    Window,
+    shown_events,
+)
 from memory.model.window_steps import (
     ApplyInput,
     ApplyReply,
@@ -41,28 +47,6 @@ from memory.retrieval import SearchIndex
 
 _log = structlog.get_logger("afterturn.windows")
 
-NO_CATEGORY = "no_category"
-"""Why a window is consumed without a model: every category is off."""
-
-
-@dataclass(frozen=True, slots=True)
-class WindowRules:
-    """What the deployment's settings say about windows."""
-
-    size: int
-    flags: Mapping[Category, bool]
-    model: str
-    model_timeout_s: float
-    store_retry_for_s: float
-    feature_flag: bool | frozenset[str]
-    allow_with_web_search: bool
-    embed_events: bool
-    idle_s: float
-    attempts: int
-    retry_s: float
-    retention_days: Mapping[str, int]
-    continue_after_windows: int = 100
-
 
 class WindowActivities:
     """Quick steps are local activities; indexing and reconciling are regular ones with heartbeats."""
@@ -71,11 +55,11 @@ class WindowActivities:
         self, ledger: WindowLedger, directory: Directory, stores: Stores, index: SearchIndex, meter: Meter, rules: WindowRules
     ) -> None:
         self._ledger = ledger
-        self._directory = directory
         self._stores = stores
         self._index = index
         self._meter = meter
         self._rules = rules
+        self._switches = Switches(directory, rules)
 
     # ---------------------------------------------------------------------------------------------------------------- plan
 
@@ -90,14 +74,19 @@ class WindowActivities:
         following = await self._ledger.next(scope, size=self._rules.size, now=now)
         if following is None:
             return WindowPlan()
-        if await self._meter.is_spent(scope):
+        there = following.window
+        if there is None:
+            events = await self._ledger.events(scope, following.first_seq, following.last_seq)
+            window = await self._drawn_up(scope, following, events, now)
+        else:
+            events = await self._ledger.window_events(there)
+            window = await self._switches.as_of_now(there, events)
+        if await self._meter.is_spent(scope) and await self._needs_model(window, events):
             return WindowPlan(capped=True)
-        window = following.window
-        if window is None:
-            window = await self._ledger.plan(await self._drawn_up(scope, following, now))
-        elif window.kind is WindowKind.EVENTS and not await self._allowed(scope):
-            # Reopened, or left by a crash, and the user has opted out since.
-            window = window.model_copy(update={"categories": (), "reason": ReasonCode.USER_OPTED_OUT.value})
+        if there is None:
+            window = await self._ledger.plan(window)
+        elif window != there:
+            window = await self._ledger.replan(window)
         return WindowPlan(
             window_id=window.window_id,
             attempt=window.attempt,
@@ -114,9 +103,8 @@ class WindowActivities:
             embed=self._rules.embed_events,
         )
 
-    async def _drawn_up(self, scope: Scope, following: NextEvents, now: datetime) -> Window:
-        events = await self._ledger.events(scope, following.first_seq, following.last_seq)
-        categories, spaces_off, reason = await self._categories(scope, events)
+    async def _drawn_up(self, scope: Scope, following: NextEvents, events: Sequence[StoredEvent], now: datetime) -> Window:
+        categories, spaces_off, reason = await self._switches.categories(scope, events)
         return Window(
             scope=scope,
             window_id=f"w{following.first_seq}",
@@ -131,54 +119,14 @@ class WindowActivities:
             planned_at=now,
         )
 
-    async def _categories(
-        self, scope: Scope, events: Sequence[StoredEvent]
-    ) -> tuple[tuple[Category, ...], dict[Category, tuple[str, ...]], str | None]:
-        """Categories that are on in a space of these events, where each is off, and why none is on."""
-        spaces = sorted({event.space_id for event in events}) or ["default"]
-        facts = dict(zip(spaces, await asyncio.gather(*(self._facts(scope, space) for space in spaces)), strict=True))
-        off: dict[Category, tuple[str, ...]] = {}
-        on: list[Category] = []
-        for category in (spec.category for spec in REGISTRY):
-            without = tuple(space for space in spaces if not self._is_on(scope, facts[space], category))
-            if len(without) < len(spaces):
-                on.append(category)
-                if without:
-                    off[category] = without
-        if on:
-            return tuple(on), off, None
-        known = [found for found in facts.values() if found is not None]
-        reasons = [code for found in known for code in self._reasons(scope, found)]
-        return (), {}, next(iter(reasons), NO_CATEGORY)
-
-    async def _facts(self, scope: Scope, space_id: str) -> MemoryFacts | None:
-        try:
-            return await self._directory.facts(scope, space_id)
-        except InvalidSettings as error:
-            # One space that cannot be read must not hold up the user's events in all others.
-            _log.error("space_unreadable", tenant=scope.tenant, error=error.message)
-            return None
-
-    def _is_on(self, scope: Scope, facts: MemoryFacts | None, category: Category) -> bool:
-        if facts is None or self._reasons(scope, facts):
+    async def _needs_model(self, window: Window, events: Sequence[StoredEvent]) -> bool:
+        """Whether the extraction will ask a model: something is on, somebody said something, and it was not put aside already."""
+        if not window.categories:
             return False
-        return facts.space.memory_categories.get(category, self._rules.flags[category])
-
-    def _reasons(self, scope: Scope, facts: MemoryFacts) -> list[str]:
-        """Why memory is off now. The caller's consent and the web search of a turn were asked when it was recorded."""
-        enablement = effective_enablement(
-            feature_flag=self._rules.feature_flag,
-            allow_with_web_search=self._rules.allow_with_web_search,
-            tenant=scope.tenant,
-            facts=facts,
-            allow_user_memory=True,
-            web_search=False,
-        )
-        return [reason.code.value for reason in enablement.reasons]
-
-    async def _allowed(self, scope: Scope) -> bool:
-        facts = await self._facts(scope, "default")
-        return facts is None or facts.user_allows
+        said = (stored.event for stored in shown_events(window, events))
+        if not any(isinstance(event, MessageEvent) and not event.is_empty for event in said):
+            return False
+        return await self._ledger.extraction(window.scope, window.window_id, window.attempt) is None
 
     # --------------------------------------------------------------------------------------------------------------- apply
 

@@ -22,13 +22,13 @@ from memory.model.ids import new_id, short_hash
 from memory.model.redaction import redact
 from memory.model.scope import Scope
 from memory.model.transcript import clean_text
-from memory.model.window import Extraction, StoredEvent, Window, WindowState
+from memory.model.window import Extraction, StoredEvent, Window, WindowState, shown_events
 from memory.model.window_transcript import events_from_transcript, render_transcript
 from memory.ports import ContactStore, Progress, WindowLedger
 from memory.settings import Settings
 from starter.pieces import EventsPiece
 from starter.temporal import ask
-from starter.who import Who, ids_of, scope_of
+from starter.who import Who, ids_of, scope_of, words_of
 from starter.window_signals import WindowWaker
 
 STATE_S = 5.0
@@ -128,8 +128,9 @@ class Windows:
         if window is None:
             raise InvalidInput(_no_window(window_id))
         events, extraction = await asyncio.gather(self._ledger.window_events(window), self._ledger.extraction(scope, window_id))
-        names = await self._names(scope, events)
-        return WindowView(window, tuple(events), render_transcript(events, names), extraction)
+        shown = shown_events(window, events)
+        names = await self._names(scope, shown)
+        return WindowView(window, tuple(events), render_transcript(shown, names), extraction)
 
     async def _names(self, scope: Scope, events: Sequence[StoredEvent]) -> dict[str, str]:
         senders = {
@@ -237,6 +238,7 @@ class Windows:
         who: Who,
         transcript: Transcript,
         *,
+        space_id: str = "default",
         categories: Collection[Category] | None = None,
         guidance: str | None = None,
         chunk_id: str | None = None,
@@ -248,18 +250,20 @@ class Windows:
         Args:
             who: the user.
             transcript: events, or text with one message a line (``name: text``).
-            categories: those wanted; None: those that are on in this deployment.
+            space_id: where it was said; its settings count. Where memory is off when the run takes it up, it is ``skipped``.
+            categories: those wanted, also where the deployment's flag is off, but not what the space has switched off; None: those
+                that are on in the space.
             guidance: free text for the model: what to look for.
             chunk_id: makes a repeated call the same chunk; by default the same transcript is another chunk each time.
             language_model: ``provider:model``; None: the deployment's.
             wait_s: wait this long for it to end; the window says how far it is.
 
         Raises:
-            InvalidInput: an empty or unreadable transcript, more than 500 events, too long a guidance.
+            InvalidInput: an empty or unreadable transcript, more than 500 events, too long a guidance, no category.
             MemoryUnavailable: the event log is away, or Temporal (then the sweeper starts the run).
         """
         scope = scope_of(who)
-        wanted = self._flags() if categories is None else frozenset(categories)
+        wanted = words_of(Category, categories, "category")
         events = _events(transcript)
         if guidance is not None and len(guidance) > MAX_GUIDANCE_CHARS:
             raise InvalidInput(f"the guidance has {len(guidance)} characters; at most {MAX_GUIDANCE_CHARS} are accepted")
@@ -268,10 +272,12 @@ class Windows:
             scope,
             pieces.events,
             chunk_id=f"chunk-{short_hash(chunk_id or new_id())}",
-            categories=[category for category in Category if category in wanted],
+            # None of them: those that are on in the space when the run takes it up.
+            categories=[category for category in Category if wanted is not None and category in wanted],
             guidance=None if not guidance else redact(clean_text(guidance)).text,
             model=language_model,
             now=datetime.now(UTC),
+            space_id=space_id,
         )
         if window.state is WindowState.PLANNED:
             await self._waker.wake(scope, 0)
@@ -279,24 +285,27 @@ class Windows:
         return window
 
     async def update_contacts(
-        self, who: Who, transcript: Transcript, *, guidance: str | None = None, wait_s: float = 60.0
+        self, who: Who, transcript: Transcript, *, space_id: str = "default", guidance: str | None = None, wait_s: float = 60.0
     ) -> Window:
         """Contacts, bios, rolling summaries and response policies of a transcript. As :meth:`process_chunk`."""
         wanted = (Category.CONTACTS, Category.BIOS, Category.ROLLING_SUMMARIES, Category.RESPONSE_POLICIES)
-        return await self.process_chunk(who, transcript, categories=wanted, guidance=guidance, wait_s=wait_s)
+        return await self.process_chunk(who, transcript, space_id=space_id, categories=wanted, guidance=guidance, wait_s=wait_s)
 
     async def update_knowledge(
-        self, who: Who, transcript: Transcript, *, guidance: str | None = None, wait_s: float = 60.0
+        self, who: Who, transcript: Transcript, *, space_id: str = "default", guidance: str | None = None, wait_s: float = 60.0
     ) -> Window:
         """Domain knowledge of a transcript. As :meth:`process_chunk`."""
-        return await self.process_chunk(who, transcript, categories=(Category.KNOWLEDGE,), guidance=guidance, wait_s=wait_s)
+        return await self.process_chunk(
+            who, transcript, space_id=space_id, categories=(Category.KNOWLEDGE,), guidance=guidance, wait_s=wait_s
+        )
 
-    async def update_tasks(self, who: Who, transcript: Transcript, *, guidance: str | None = None, wait_s: float = 60.0) -> Window:
+    async def update_tasks(
+        self, who: Who, transcript: Transcript, *, space_id: str = "default", guidance: str | None = None, wait_s: float = 60.0
+    ) -> Window:
         """Task commitments of a transcript. As :meth:`process_chunk`."""
-        return await self.process_chunk(who, transcript, categories=(Category.TASKS,), guidance=guidance, wait_s=wait_s)
-
-    def _flags(self) -> frozenset[Category]:
-        return frozenset(category for category, on in self._settings.memory_flags.items() if on)
+        return await self.process_chunk(
+            who, transcript, space_id=space_id, categories=(Category.TASKS,), guidance=guidance, wait_s=wait_s
+        )
 
     async def _ended(self, window: Window, *, within_s: float) -> Window:
         loop = asyncio.get_running_loop()

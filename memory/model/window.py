@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any
 
@@ -96,6 +97,13 @@ class Window(BaseModel):
     workflow_id: str | None = None
     planned_at: AwareDatetime
     finished_at: AwareDatetime | None = None
+
+
+def shown_events(window: Window, events: Iterable[StoredEvent]) -> list[StoredEvent]:
+    """Those that a model may see: not the ones of spaces in which all of the window's categories are off."""
+    shut = [set(window.spaces_off.get(category, ())) for category in window.categories]
+    hidden: set[str] = shut[0].intersection(*shut[1:]) if shut else set()
+    return [stored for stored in events if stored.space_id not in hidden]
 
 
 class CategoryExtraction(BaseModel):

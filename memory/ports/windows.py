@@ -93,6 +93,13 @@ class WindowLedger(Protocol):
         """Write the window's row. Where a window with this id is there already, that one is returned and nothing is written."""
         ...
 
+    async def replan(self, window: Window) -> Window:
+        """Other categories, spaces, reason and model for a window that is ``planned``; what this attempt extracted is forgotten.
+
+        One that has ended or is at another attempt is left as it is. Returns it as it is now.
+        """
+        ...
+
     async def window(self, scope: Scope, window_id: str) -> Window | None: ...
 
     async def windows(
@@ -132,7 +139,8 @@ class WindowLedger(Protocol):
         ended_before: datetime | None = None,
         limit: int = 100,
     ) -> Sequence[Window]:
-        """These windows become ``planned`` again with the next attempt number (a partial one with only its failed categories).
+        """These windows become ``planned`` again with the next attempt number (a partial one with only its failed categories, a
+        skipped one without any: they are for the plan step to say).
 
         ``max_attempt``: only those with fewer attempts. Returns them as they now are.
         """
@@ -160,8 +168,12 @@ class WindowLedger(Protocol):
         guidance: str | None,
         model: str | None,
         now: datetime,
+        space_id: str = "default",
     ) -> Window:
-        """Put a transcript aside as a window of its own; the same id again returns what is there."""
+        """Put a transcript aside as a window of its own; the same id again returns what is there.
+
+        ``categories``: none of them leaves it to the plan step which. ``space_id``: whose settings count.
+        """
         ...
 
     async def advance_index(

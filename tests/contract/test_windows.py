@@ -413,6 +413,13 @@ class TestReopen:
         await consume(tables, 6, 10, result=WindowResult(WindowState.SKIPPED, reason="no_category"))
         assert [w.window_id for w in await tables.windows.reopen(states=[WindowState.SKIPPED])] == ["w6"]
 
+    async def test_a_skipped_one_comes_back_without_categories_of_its_old_plan(self, tables: Tables) -> None:
+        await record(tables, SIZE)
+        await tables.windows.plan(a_window(1, 5, spaces_off={BIOS: ("lab",)}))
+        await tables.windows.commit(ANN, "w1", 0, WindowResult(WindowState.SKIPPED, reason="space_off"), now=NOW)
+        [again] = await tables.windows.reopen(scope=ANN, states=[WindowState.SKIPPED])
+        assert (again.state, again.attempt, again.categories, again.spaces_off) == (WindowState.PLANNED, 1, (), {})
+
     async def test_what_cannot_be_reopened(self, tables: Tables) -> None:
         with pytest.raises(InvalidInput, match="can be run again"):
             await tables.windows.reopen(states=[WindowState.PLANNED])
@@ -422,6 +429,29 @@ class TestReopen:
             await tables.windows.reopen(window_ids=["w1"])
         with pytest.raises(InvalidInput, match="limit"):
             await tables.windows.reopen(limit=0)
+
+
+class TestReplan:
+    async def test_a_planned_window_gets_other_categories_and_what_was_extracted_is_forgotten(self, tables: Tables) -> None:
+        await record(tables, SIZE)
+        planned = await tables.windows.plan(a_window(1, 5))
+        for window_id in ("w1", "w6"):
+            await tables.windows.save_extraction(ANN, Extraction(window_id=window_id, attempt=0, prompt_version="v", model="m"))
+        changed = planned.model_copy(update={"categories": (TASKS,), "spaces_off": {TASKS: ("lab",)}, "reason": None, "model": "n"})
+        assert await tables.windows.replan(changed) == changed
+        assert await tables.windows.window(ANN, "w1") == changed
+        assert await tables.windows.extraction(ANN, "w1") is None
+        assert await tables.windows.extraction(ANN, "w6") is not None
+
+    async def test_one_that_ended_or_is_at_another_attempt_is_left_alone(self, tables: Tables) -> None:
+        await record(tables, SIZE)
+        ended = await consume(tables, 1, 5, result=WindowResult(WindowState.FAILED))
+        changed = ended.model_copy(update={"categories": ()})
+        assert (await tables.windows.replan(changed)).categories == (BIOS, TASKS)
+        await tables.windows.reopen(scope=ANN)
+        assert (await tables.windows.replan(changed)).attempt == 1
+        with pytest.raises(InvalidInput, match="no window 'w2'"):
+            await tables.windows.replan(a_window(2, 3))
 
 
 class TestExtraction:
@@ -484,6 +514,13 @@ class TestChunks:
             NOW,
         )
         assert (called.seq, called.event.payload, called.event.phase, called.recorded_at) == (2, {"a": [1]}, Phase.OUTGOING, NOW)
+
+    async def test_it_keeps_where_it_was_said(self, tables: Tables) -> None:
+        for number, space in enumerate(("default", "the lab \\ \ud83d", "x" * 300)):
+            window = await self.chunk(tables, chunk_id=f"chunk-{number}", space_id=space)
+            assert {stored.space_id for stored in await tables.windows.window_events(window)} == {space}
+        with pytest.raises(InvalidInput, match="space id"):
+            await self.chunk(tables, chunk_id="chunk-9", space_id="")
 
     async def test_it_does_not_touch_the_log_or_the_watermark(self, tables: Tables) -> None:
         await record(tables, SIZE)

@@ -17,7 +17,7 @@ from memory.model.ids import decode_segment, encode_segment
 from memory.model.scope import Scope
 from memory.model.transcript import clean_text
 from memory.model.window import StoredEvent
-from memory.stores.tables.columns import escape_id, to_utc
+from memory.stores.tables.columns import escape_id, to_utc, unescape_id
 
 MAX_EVENTS = 1000
 """At most this many events in one call."""
@@ -168,9 +168,9 @@ def _event(row: Mapping[str, Any] | RowMapping) -> Event:
     )
 
 
-def chunk_json(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def chunk_json(rows: Sequence[Mapping[str, Any]], space_id: str = "default") -> list[dict[str, Any]]:
     """The rows of a chunk in JSON form."""
-    return [{**row, "timestamp": row["timestamp"].isoformat()} for row in rows]
+    return [{**row, "timestamp": row["timestamp"].isoformat(), "space_id": escape_id(space_id)} for row in rows]
 
 
 def chunk_events(stored: Sequence[Mapping[str, Any]], recorded_at: datetime) -> list[StoredEvent]:
@@ -180,7 +180,7 @@ def chunk_events(stored: Sequence[Mapping[str, Any]], recorded_at: datetime) -> 
             **row,
             "timestamp": datetime.fromisoformat(row["timestamp"]),
             "seq": number,
-            "space_id": None,
+            "space_id": unescape_id(row.get("space_id") or "default"),
             "recorded_at": recorded_at,
         }
         for number, row in enumerate(stored, 1)

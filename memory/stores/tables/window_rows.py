@@ -164,17 +164,22 @@ def ended_values(result: WindowResult, before: Window) -> dict[str, Any]:
 
 
 def reopened_values(window: Window) -> dict[str, Any]:
-    """The columns of a window that is to be run again. What stands of a failed or partial one is not done again."""
-    is_unhappy = window.state in (WindowState.FAILED, WindowState.PARTIAL)
-    stands = [outcome for outcome in window.outcomes if is_unhappy and outcome.state == "done"]
+    """The columns of a window that is to be run again. What stands of one that was not done is not done again.
+
+    A skipped one has no categories: those of its old plan were off, and the plan step says which are on now.
+    """
+    is_done, is_skipped = window.state is WindowState.DONE, window.state is WindowState.SKIPPED
+    stands = [outcome for outcome in window.outcomes if not is_done and outcome.state == "done"]
     done = {outcome.category for outcome in stands}
-    all_of_it = dict.fromkeys((*(outcome.category for outcome in window.outcomes), *window.categories))
+    planned = () if is_skipped else (*(outcome.category for outcome in window.outcomes), *window.categories)
+    all_of_it = dict.fromkeys(planned)
     order = list(Category)
     again = sorted((category for category in all_of_it if category not in done), key=order.index)
     return {
         "state": WindowState.PLANNED.value,
         "attempt": window.attempt + 1,
         "categories": [category.value for category in again],
+        "spaces_off": {} if is_skipped else {category.value: list(spaces) for category, spaces in window.spaces_off.items()},
         "outcomes": [outcome.model_dump(mode="json") for outcome in stands],
         **dict.fromkeys(("reason", "flags", "usage", "durations_ms", "run_id", "workflow_id", "finished_at")),
     }

@@ -10,12 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from memory.model.category import Category
 from memory.model.errors import InvalidInput
 from memory.model.event import ManagerMethodEvent, MessageEvent
+from memory.model.ids import encode_segment
 from memory.model.scope import Scope
 from memory.model.window import Extraction, StoredEvent, Window, WindowKind, WindowState, WindowTrigger
 from memory.ports import DueUser, NextEvents, Progress, WindowLedger, WindowResult
@@ -132,6 +133,26 @@ class SqlWindows(WindowLedger):
                 raise InvalidInput(f"the window {open_window} holds these events and has not ended")
             connection.execute(insert(WINDOWS), row)
             return window
+
+        return await self._database.write(work)
+
+    async def replan(self, window: Window) -> Window:
+        row = window_row(window)
+        binds = {**user_binds(window.scope), "b_window": window.window_id}
+        changed = {name: row[name] for name in ("categories", "spaces_off", "reason", "model")}
+
+        def work(connection: Connection) -> Window:
+            found = connection.execute(ONE_WINDOW.with_for_update(), binds).mappings().one_or_none()
+            if found is None:
+                raise InvalidInput(f"this user has no window {ascii(window.window_id)[:60]}")
+            there = window_of(found)
+            if there.state is not WindowState.PLANNED or there.attempt != window.attempt:
+                return there
+            mine = (of_user(WINDOWS), WINDOWS.c.window_id == window.window_id)
+            connection.execute(update(WINDOWS).where(*mine).values(changed), binds)
+            old = (of_user(EXTRACTIONS), EXTRACTIONS.c.window_id == window.window_id, EXTRACTIONS.c.attempt == window.attempt)
+            connection.execute(delete(EXTRACTIONS).where(*old), binds)
+            return window_of(connection.execute(ONE_WINDOW, binds).mappings().one())
 
         return await self._database.write(work)
 
@@ -255,11 +276,13 @@ class SqlWindows(WindowLedger):
         guidance: str | None,
         model: str | None,
         now: datetime,
+        space_id: str = "default",
     ) -> Window:
+        encode_segment(space_id, what="space id")
         if not chunk_id.startswith("chunk-") or not chunk_id.isascii():
             raise InvalidInput("the id of a chunk is ASCII and begins with chunk-")
         moment = to_utc(now)
-        kept = chunk_json(event_rows(events))
+        kept = chunk_json(event_rows(events), space_id)
         size = len(json.dumps(kept))
         if size > MAX_CHUNK_BYTES:
             raise InvalidInput(f"the chunk has {size} bytes of JSON; at most {MAX_CHUNK_BYTES} are accepted")
