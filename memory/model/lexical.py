@@ -49,7 +49,7 @@ def term_id(term: str) -> int:
 
 def document_terms(text: str) -> Bag:
     """What a document is found by. Empty for a text without a word; bounded for a long one."""
-    bag = _bag(_terms(text[:MAX_CHARS], of_query=False))
+    bag = _bag(text[:MAX_CHARS], of_query=False)
     if len(bag) <= MAX_TERMS:
         return bag
     return dict(sorted(bag.items(), key=lambda item: -item[1])[:MAX_TERMS])
@@ -57,7 +57,7 @@ def document_terms(text: str) -> Bag:
 
 def query_terms(text: str) -> Bag:
     """What a query looks for; of a long one, the terms that it says most often, then first."""
-    bag = _bag(_terms(text[:MAX_QUERY_CHARS], of_query=True))
+    bag = _bag(text[:MAX_QUERY_CHARS], of_query=True)
     if len(bag) <= MAX_QUERY_TERMS:
         return bag
     return dict(sorted(bag.items(), key=lambda item: -item[1])[:MAX_QUERY_TERMS])
@@ -77,33 +77,37 @@ def add(bag: Bag, other: Mapping[int, float], weight: float = 1.0) -> None:
         bag[term] = bag.get(term, 0.0) + count * weight
 
 
-def _bag(terms: Iterator[tuple[str, float]]) -> Bag:
-    bag: Bag = {}
-    for term, weight in terms:
-        number = term_id(term)
-        bag[number] = bag.get(number, 0.0) + weight
-    return bag
-
-
-def _terms(text: str, *, of_query: bool) -> Iterator[tuple[str, float]]:
+def _bag(text: str, *, of_query: bool) -> Bag:
     found = list(islice(words(text), MAX_WORDS))
     latin = latin_languages([word.text for word in found if word.script == "latin"])
     others = {script: other_language(script, text) for script in {word.script for word in found} - {"latin"}}
-    kept = [word for word in found if not _is_stop(word, latin, others)]
+    stops = stop_words(latin[0])
+    kept = [word for word in found if not (word.text in stops if word.script == "latin" else _is_stop(word, others))]
+    bag: Bag = {}
+    # A text of nothing but common words ("Who are you?") is all there is to go by.
     for word in kept or found:
-        # A text of nothing but common words ("Who are you?") is all there is to go by.
-        match word.script:
-            case "latin":
-                yield from _latin(word, latin, of_query)
-            case "han" | "hangul" | "dense":
-                yield from _dense(word)
-            case _:
-                yield from _stemmed(word, (others.get(word.script, ""),))
+        languages = latin if word.script == "latin" else (others.get(word.script, ""),)
+        for number, weight in _terms(word.text, word.plain, word.script, languages, of_query):
+            bag[number] = bag.get(number, 0.0) + weight
+    return bag
 
 
-def _is_stop(word: Word, latin: Sequence[str], others: Mapping[str, str]) -> bool:
-    if word.script == "latin":
-        return word.text in stop_words(latin[0])
+@lru_cache(maxsize=50_000)
+def _terms(text: str, plain: str, script: str, languages: tuple[str, ...], of_query: bool) -> tuple[tuple[int, float], ...]:
+    """Of one word: texts say few words often."""
+    word = Word(text, plain, script)
+    match script:
+        case "latin":
+            found = _latin(word, languages, of_query)
+        case "han" | "hangul" | "dense":
+            found = _dense(word)
+        case _:
+            found = _stemmed(word, languages)
+    return tuple((term_id(term), weight) for term, weight in found)
+
+
+def _is_stop(word: Word, others: Mapping[str, str]) -> bool:
+    """Of a word that is not in Latin script."""
     if word.script in ("han", "hangul", "dense"):
         return len(word.text) == 1 and any(word.text in stop_words(language) for language in ("zh", "ja", "ko"))
     return word.text in stop_words(others.get(word.script, ""))

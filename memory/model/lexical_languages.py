@@ -115,13 +115,18 @@ def stop_words(language: str) -> frozenset[str]:
 
 
 @cache
-def _voters() -> dict[str, tuple[str, ...]]:
-    """Common word → Latin-script languages that it is a sign of."""
+def _voters() -> dict[str, tuple[tuple[str, ...], float]]:
+    """Common word → Latin-script languages that it is a sign of, and how much for each."""
     found: dict[str, list[str]] = {}
     for language in _LATIN:
         for word in stop_words(language):
             found.setdefault(word, []).append(language)
-    return {word: tuple(languages) for word, languages in found.items()}
+    return {word: (tuple(languages), 1.0 / len(languages) ** 0.5) for word, languages in found.items()}
+
+
+@cache
+def _order() -> dict[str, int]:
+    return {language: place for place, language in enumerate(_LATIN)}
 
 
 def latin_languages(words: Sequence[str]) -> tuple[str, ...]:
@@ -131,18 +136,20 @@ def latin_languages(words: Sequence[str]) -> tuple[str, ...]:
     """
     votes: dict[str, float] = {}
     voters = _voters()
-    for word in words[:_VOTERS]:
-        languages = voters.get(word, ())
+    common = [word for word in words[:_VOTERS] if word in voters]
+    for word in common:
+        languages, weight = voters[word]
         for language in languages:
-            votes[language] = votes.get(language, 0.0) + 1.0 / len(languages) ** 0.5
+            votes[language] = votes.get(language, 0.0) + weight
     if not votes:
         return _GUESSES
-    ranked = sorted(votes, key=lambda language: (-votes[language], _LATIN.index(language)))
+    most = max(votes.values())
+    order = _order()
+    ranked = sorted((language for language, some in votes.items() if some == most), key=order.__getitem__)
     best = ranked[0]
-    distinct = {word for word in words[:_VOTERS] if best in voters.get(word, ())}
-    if len(distinct) >= _SURE:
+    if len({word for word in common if best in voters[word][0]}) >= _SURE:
         return (best,)
-    return tuple(dict.fromkeys((best, *(one for one in ranked[1:3] if votes[one] == votes[best]), *_GUESSES)))
+    return tuple(dict.fromkeys((*ranked[:3], *_GUESSES)))
 
 
 def other_language(script: str, text: str) -> str:

@@ -39,6 +39,8 @@ _EMOJI = (
     "\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
 )
 _WORD = re.compile(rf"[^\W_](?:[^\W_]|[{_MARKS}])*(?:['’ʼ][^\W_](?:[^\W_]|[{_MARKS}])*)?|{_EMOJI}")
+_ASCII_WORD = re.compile(r"[A-Za-z0-9]+(?:'[A-Za-z0-9]+)?")
+"""The same in a text of ASCII alone, at a fraction of the cost."""
 _RUN = re.compile(rf"[{HAN}{_KANA}]+|[{_HANGUL}]+|[{_SOUTH_EAST}]+|[^{HAN}{_KANA}{_HANGUL}{_SOUTH_EAST}]+")
 _IS_HAN = re.compile(f"[{HAN}]")
 _IS_HANGUL = re.compile(f"[{_HANGUL}]")
@@ -71,7 +73,8 @@ class Word:
 
 def words(text: str) -> Iterator[Word]:
     """The words of a text. ``rocketLaunch`` is three: itself and its two parts."""
-    for found in _WORD.finditer(_normal(text)):
+    normal = _normal(text)
+    for found in (_ASCII_WORD if normal.isascii() else _WORD).finditer(normal):
         token = found[0]
         if token.isascii() and token.isalnum():
             yield from _ascii(token[:MAX_WORD_CHARS])
@@ -87,14 +90,14 @@ def _normal(text: str) -> str:
     return _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
 
 
-def _ascii(token: str) -> Iterator[Word]:
+@lru_cache(maxsize=20_000)
+def _ascii(token: str) -> tuple[Word, ...]:
     small = token.lower()
-    yield Word(small, small, "number" if small.isdigit() else "latin")
-    if small != token and not token.isupper():
-        parts = _HUMPS.split(token)
-        if len(parts) > 1:
-            for part in parts:
-                yield Word(part.lower(), part.lower(), "latin")
+    whole = Word(small, small, "number" if small.isdigit() else "latin")
+    if small == token or token.isupper():
+        return (whole,)
+    parts = _HUMPS.split(token)
+    return (whole, *(Word(part.lower(), part.lower(), "latin") for part in parts)) if len(parts) > 1 else (whole,)
 
 
 def _split(token: str) -> Iterator[Word]:
@@ -112,6 +115,9 @@ def _without_apostrophe(word: str) -> tuple[str, ...]:
     head, mark, tail = word.replace("’", "'").replace("ʼ", "'").partition("'")
     if not mark:
         return (word,)
+    if not head:
+        # An apostrophe that is a letter to Unicode (U+02BC) may stand alone.
+        return (tail,) if tail else ()
     if tail in ("s", "t", "d", "m", "re", "ve", "ll"):
         return (head,)
     return (tail,) if len(head) <= 4 else (head, tail)

@@ -219,3 +219,9 @@ def test_names_are_found_in_a_query_whatever_the_accents() -> None:
     assert name_words("José") <= name_words("When did jose call?")
     assert name_words("Anne-Marie") <= name_words("is Anne Marie there")
     assert name_words("李雷") <= name_words("昨天李雷说了什么")
+
+
+@pytest.mark.parametrize("mark", ["\u02bc", "\u02bcs", "rock \u02bcn\u02bc roll", "l\u02bcamour \u02bc"])
+def test_an_apostrophe_that_is_a_letter_may_stand_anywhere(mark: str) -> None:
+    assert points("garden", f"the garden {mark} shed") > 0
+    assert points(f"{mark} garden", "the garden shed") > 0
