@@ -100,12 +100,12 @@ class SimulatedModel(ChatModel):
             await self._sleep(self._latency_s)
         _raise_for(fault)
         if is_extraction(request):
-            text = _extracted(request, fault, self._plan.share(key, attempt))
+            text = _extracted(request, fault, self._plan.share(key, attempt, fault))
         else:
             text = self._answer(read_request(request))
         stop = StopReason.REFUSED if fault == "refused" else StopReason.END
         if fault in ("truncated", "cut_silently"):
-            text = text[: int(len(text) * (0.2 + 0.75 * self._plan.share(key, attempt)))]
+            text = text[: int(len(text) * (0.2 + 0.75 * self._plan.share(key, attempt, fault)))]
             stop = StopReason.LENGTH if fault == "truncated" else StopReason.END
         elif fault is not None and fault not in EXTRACTION_FAULTS:
             text = _spoil(text, fault)
@@ -148,7 +148,8 @@ def _extracted(request: ChatRequest, fault: str | None, share: float) -> str:
 
 
 def _request_key(request: ChatRequest) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
+    """Of the text and of the room for the answer: asked with more room, a model answers anew."""
+    digest = hashlib.blake2b(b"%d|" % request.max_output_tokens, digest_size=16)
     for text in (request.stage, request.system_text, *(message.text for message in request.messages)):
         data = text.encode("utf-8", "surrogatepass")
         digest.update(len(data).to_bytes(8, "big"))

@@ -1,14 +1,16 @@
 """Misbehaviour of the simulated model: which fault strikes which call.
 
 A plan is written ``name=rate,…``, for instance ``rate_limited=0.1,empty=0.02``; at most one fault strikes a call. The draw is made
-from the seed, the request's text and how often this text was asked before, so it does not depend on what runs beside it.
+from the seed, the request's text and how often this text was asked before, so it does not depend on what runs beside it. Faults in
+what an answer says (:data:`LASTING`) do not depend on how often it was asked either: a worker that dies and one that does not
+come to the same answer.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from memory.model.errors import InvalidInput
@@ -40,6 +42,10 @@ FAULTS: Mapping[str, str] = {
 
 EXTRACTION_FAULTS = frozenset({"hallucinated", "double_handled", "duplicated", "translated", "broken_section"})
 """Those in the items of an extraction; a reply of another stage is not touched by them."""
+
+LASTING = frozenset({"truncated", "fenced", "think", "preamble", "titled", *EXTRACTION_FAULTS}) - {"broken_section"}
+"""Asked the same again, the model goes wrong in the same way again: these can be lived with, or are mended by asking otherwise.
+The other faults pass; each try is a new draw."""
 
 _PAIR = re.compile(r"\s*([a-z_]+)\s*=\s*([0-9.eE+-]+)\s*")
 _SCALE = 2**53
@@ -74,16 +80,26 @@ class FaultPlan:
         """The fault that strikes this attempt (0 at first) at this request, or None."""
         if not self.rates:
             return None
-        share = _unit(self.seed, b"fault", request, attempt)
-        for name, rate in self.rates:
-            share -= rate
-            if share < 0:
-                return name
-        return None
+        passing = [(name, rate) for name, rate in self.rates if name not in LASTING]
+        lasting = [(name, rate) for name, rate in self.rates if name in LASTING]
+        fault = _struck(passing, _unit(self.seed, b"fault", request, attempt))
+        if fault is not None:
+            return fault
+        # Of the calls that no other fault strikes, so that every rate is a share of all calls.
+        left = 1 - sum(rate for _, rate in passing)
+        return _struck(lasting, left * _unit(self.seed, b"lasting", request, 0))
 
-    def share(self, request: bytes, attempt: int) -> float:
-        """A second number in [0, 1) for this attempt, for instance where to cut."""
-        return _unit(self.seed, b"share", request, attempt)
+    def share(self, request: bytes, attempt: int, fault: str | None = None) -> float:
+        """A second number in [0, 1) for this attempt and the fault that strikes it, for instance where to cut."""
+        return _unit(self.seed, b"share", request, 0 if fault in LASTING else attempt)
+
+
+def _struck(rates: Sequence[tuple[str, float]], share: float) -> str | None:
+    for name, rate in rates:
+        share -= rate
+        if share < 0:
+            return name
+    return None
 
 
 def _rate(name: str, text: str) -> float:

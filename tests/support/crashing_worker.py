@@ -23,13 +23,14 @@ from memory.llm.factory import build_models
 from memory.settings import load_settings
 from starter.logs import configure_logging
 from starter.temporal import connect
-from tests.support.wires import Point, wired
+from tests.support.wires import Flaky, Point, wired
 from worker import QUEUES, build_workers, open_collaborators
 
 
 @dataclass(frozen=True)
 class Job:
-    """One worker process. ``settings``: by field name, as JSON. ``log``: file for its standard error."""
+    """One worker process. ``settings``: by field name, as JSON. ``log``: file for its standard error. ``flaky``: the share of model
+    calls that fail."""
 
     job_id: str
     address: str
@@ -38,6 +39,7 @@ class Job:
     settings: dict[str, Any] = field(repr=False)
     queues: tuple[str, ...] = QUEUES
     crash: Point | None = None
+    flaky: float = 0.0
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -51,13 +53,15 @@ class Job:
 
 @dataclass
 class Tripwire:
-    """SIGKILL to this process at the chosen point."""
+    """SIGKILL to this process at the chosen point; calls of the model fail as ``flaky`` says."""
 
     crash: Point | None
+    flaky: Flaky
 
     async def at(self, point: Point) -> None:
         if point == self.crash:
             os.kill(os.getpid(), signal.SIGKILL)
+        await self.flaky.at(point)
 
 
 # ------------------------------------------------------------------------------------------------------------- the processes
@@ -71,7 +75,7 @@ async def work(job: Job) -> None:
     configure_logging(settings)
     client = await connect(settings, address=job.address, namespace=job.namespace)
     async with open_collaborators(settings, client) as parts:
-        activities = build_activities(wired(parts, Tripwire(job.crash)))
+        activities = build_activities(wired(parts, Tripwire(job.crash, Flaky(job.flaky, job.job_id))))
         workers = build_workers(client, settings, activities, job.queues)
         running = [asyncio.create_task(worker.run()) for worker in workers]
         stopped = asyncio.create_task(stop.wait())

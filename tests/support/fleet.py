@@ -140,8 +140,9 @@ class Foreman:
         *,
         crash: Point | None = None,
         queues: Sequence[str] = QUEUES,
+        flaky: float = 0.0,
     ) -> WorkerProcess:
-        """A worker on the client's server and namespace; returns when its process exists."""
+        """A worker on the client's server and namespace; returns when its process exists. ``flaky``: see ``wires.Flaky``."""
         job_id = f"worker-{next(self._numbers)}"
         job = Job(
             job_id=job_id,
@@ -151,6 +152,7 @@ class Foreman:
             settings=as_json(settings),
             queues=tuple(queues),
             crash=crash,
+            flaky=flaky,
         )
         worker = self._workers[job_id] = WorkerProcess(job)
         assert self._process.stdin is not None

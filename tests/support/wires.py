@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from activities import Collaborators
+from memory.model.errors import ModelRateLimited, ModelUnavailable
 from memory.ports import ChatModel, ChatReply, ChatRequest, ModelProvider, Notice, Notifier, TokenCounter
 
 When = Literal["before", "after"]
@@ -48,6 +50,24 @@ class Pause:
         if point == self.point:
             self.reached.set()
             await self.release.wait()
+
+
+@dataclass(frozen=True)
+class Flaky:
+    """A provider whose calls fail now and then before a model answers: by the number of the call in this process and ``seed``, so
+    that what a model says to a text does not depend on it."""
+
+    share: float
+    seed: str
+
+    async def at(self, point: Point) -> None:
+        if point.when != "before" or not point.call.startswith("model."):
+            return
+        drawn = random.Random(f"{self.seed}:{point.call}:{point.nth}").random()
+        if drawn < self.share / 2:
+            raise ModelRateLimited("rate limited (a test)")
+        if drawn < self.share:
+            raise ModelUnavailable("answered 500 (a test)")
 
 
 class _Counted:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -289,6 +291,36 @@ async def test_a_retry_is_a_new_draw() -> None:
     assert 8 <= outcomes.count("ModelUnavailable") <= 32
     again = simulated("server_error=0.5", seed=3)
     assert [await outcome(again, rewrite()) for _ in range(40)] == outcomes
+
+
+async def test_what_an_answer_gets_wrong_is_the_same_whenever_it_is_asked() -> None:
+    """A worker that was killed and another that was not may have asked another number of times."""
+    plan = "rate_limited=0.2,truncated=0.2,fenced=0.2,preamble=0.2"
+    requests = [rewrite(f"I live in town number {number}.") for number in range(60)]
+    once = simulated(plan, seed=5)
+    many = simulated(plan, seed=5)
+    kinds: Counter[str] = Counter()
+    for request in requests:
+        first = await answer(once, request)
+        assert {await answer(many, request) for _ in range(4)} == {first}
+        kinds[first[:4]] += 1
+    assert len(kinds) > 2
+
+
+async def test_with_more_room_an_answer_is_another_draw() -> None:
+    requests = [rewrite(f"I live in town number {number}.") for number in range(60)]
+    model = simulated("truncated=0.5", seed=5)
+    cut = [request for request in requests if (await model.complete(request)).stop is StopReason.LENGTH]
+    again = [(await model.complete(replace(request, max_output_tokens=request.max_output_tokens * 2))).stop for request in cut]
+    assert 10 <= again.count(StopReason.LENGTH) <= len(cut) - 10
+
+
+async def answer(model: SimulatedModel, request: ChatRequest) -> str:
+    """The first one that is not a failed call."""
+    for _ in range(50):
+        with suppress(ModelRateLimited):
+            return (await model.complete(request)).text
+    raise AssertionError("always rate limited")
 
 
 async def test_good_behaviour_is_always_the_same() -> None:
