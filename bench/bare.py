@@ -1,4 +1,4 @@
-"""What the product's turns are measured against: a workflow of four empty regular activities, and nothing else."""
+"""What the product's turns are measured against: workflows of empty activities, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ BARE_WORKFLOW = "BareWorkflow"
 WAKE = "wake"
 ACTIVITIES = 4
 BARE_WINDOW = "BareWindow"
-"""A bare workflow with as many empty activities as it is told."""
+"""A bare workflow with as many empty activities as it is told, of the kinds that it is told."""
+REGULAR, LOCAL = "r", "l"
 
 
 @activity.defn(name="nothing")
@@ -36,6 +37,11 @@ class BareWorkflow:
 @workflow.defn(name=BARE_WINDOW)
 class BareWindow:
     @workflow.run
-    async def run(self, activities: int) -> None:
-        for _ in range(activities):
-            await workflow.execute_activity("nothing", start_to_close_timeout=timedelta(seconds=60))
+    async def run(self, kinds: str) -> None:
+        """``kinds``: a letter per activity, in order: regular or local."""
+        for kind in kinds:
+            limit = timedelta(seconds=60)
+            if kind == LOCAL:
+                await workflow.execute_local_activity("nothing", start_to_close_timeout=limit)
+            else:
+                await workflow.execute_activity("nothing", start_to_close_timeout=limit)

@@ -113,9 +113,9 @@ class World:
         """One bare workflow from its start to its result."""
         await _result(await self.client.start_workflow(BARE_WORKFLOW, id=workflow_id, task_queue=BARE_QUEUE))
 
-    async def bare_window(self, workflow_id: str, activities: int) -> None:
-        """One bare workflow with so many empty activities."""
-        await _result(await self.client.start_workflow(BARE_WINDOW, activities, id=workflow_id, task_queue=BARE_QUEUE))
+    async def bare_window(self, workflow_id: str, kinds: str) -> None:
+        """One bare workflow with empty activities of these kinds."""
+        await _result(await self.client.start_workflow(BARE_WINDOW, kinds, id=workflow_id, task_queue=BARE_QUEUE))
 
     async def window(self, scope: Scope) -> None:
         """Until the run that works off the user's windows has ended."""
