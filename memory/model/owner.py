@@ -1,14 +1,17 @@
-"""Whose rows and vectors: one user, or one team of a tenant. The one place where scoping is made."""
+"""Whose rows and vectors: one user, one team of a tenant, or the deployment. The one place where scoping is made."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from memory.model.errors import InvalidInput
 from memory.model.ids import encode_segment, is_segment
 from memory.model.scope import Scope
+
+_DEPLOYMENT: Final = "=62uilt-in"
+"""The tenant of what a deployment ships. A plain letter is never escaped, so no outside id becomes this segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,12 +19,13 @@ class Owner:
     """``name``: an encoded segment. ``key`` (``u/<user>`` or ``t/<team>``) is what the tables and the vectors' payload hold."""
 
     tenant: str
-    kind: Literal["u", "t"]
+    kind: Literal["u", "t", "b"]
     name: str
 
     def __post_init__(self) -> None:
-        if not is_segment(self.tenant) or not is_segment(self.name) or self.kind not in ("u", "t"):
-            raise InvalidInput("an Owner is built with Owner.user(scope) or Owner.team(tenant, team id)")
+        known = self.kind in ("u", "t", "b") and (self.kind == "b") == (self.tenant == _DEPLOYMENT)
+        if not known or not is_segment(self.tenant) or not is_segment(self.name):
+            raise InvalidInput("an Owner is built with Owner.user(scope), Owner.team(tenant, team id) or Owner.built_in()")
 
     @classmethod
     def user(cls, scope: Scope) -> Owner:
@@ -33,9 +37,14 @@ class Owner:
         return cls(tenant, "t", encode_segment(team_id, what="team id"))
 
     @classmethod
+    def built_in(cls) -> Owner:
+        """Of the tables that a deployment ships: every user of every tenant reads them, its operator alone writes them."""
+        return cls(_DEPLOYMENT, "b", "built-in")
+
+    @classmethod
     def of_key(cls, tenant: str, key: str) -> Owner:
         kind, _, name = key.partition("/")
-        if kind not in ("u", "t"):
+        if kind not in ("u", "t", "b"):
             raise InvalidInput("not the key of an owner")
         return cls(tenant, kind, name)
 
