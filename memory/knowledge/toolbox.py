@@ -1,0 +1,122 @@
+"""The tools of one loop: what a model is offered, and the one way in which its calls are carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from memory.categories.spec import Stores
+from memory.knowledge.arguments import check_size
+from memory.knowledge.groups import CLARIFY, GROUPS, JOINS, READ_TOOLS, TALK_TOOLS, WRITE_TOOLS, kind_of
+from memory.knowledge.guard import check_destructive
+from memory.knowledge.read_tools import ReadTools, overview
+from memory.knowledge.results import ToolOutcome, problem, rendered
+from memory.knowledge.search import KnowledgeSearch
+from memory.knowledge.write_tools import Destinations, WriteTools
+from memory.model.errors import InvalidInput
+from memory.model.knowledge import ToolProblem
+from memory.model.knowledge_loop import Loop
+from memory.model.knowledge_steps import CallKind
+from memory.model.owner import Owner, View
+from memory.model.tools import ToolCall, ToolDefinition
+from memory.ports.knowledge import KnowledgeTables
+
+__all__ = ["ToolOutcome", "Toolbox"]
+
+MAX_ASKED_CHARS: Final = 16 * 1024
+"""Of a question to the caller or to a loop of its own."""
+
+
+class Toolbox:
+    """Made anew for each step; holds nothing of a call."""
+
+    def __init__(
+        self,
+        *,
+        tables: KnowledgeTables,
+        search: KnowledgeSearch,
+        stores: Stores | None,
+        view: View,
+        loop: Loop,
+        writable: Mapping[str, Owner],
+        readable: Collection[str] = (),
+    ) -> None:
+        """
+        Args:
+            tables, search: of this deployment.
+            stores: contacts and tasks, for the loops over them; None where there are none.
+            view: what the user sees.
+            loop: whose tools these are: its operation says which, its destination where is written by default.
+            writable: destination → Owner that the user may write to.
+            readable: destinations of the user's that only others may write to.
+        """
+        self._tables = tables
+        self._search = search
+        self._stores = stores
+        self._view = view
+        self._loop = loop
+        self._destinations = Destinations(writable, frozenset(readable), loop.destination)
+
+    def definitions(self, *, several_tables: bool) -> tuple[ToolDefinition, ...]:
+        """What the model is offered. ``several_tables``: there is more than one, so that joins make sense."""
+        known = {**READ_TOOLS, **WRITE_TOOLS, **TALK_TOOLS}
+        return tuple(known[name].definition for name in self._names() if several_tables or name not in JOINS)
+
+    def kind(self, name: str) -> CallKind:
+        """How a call of this name is carried out; ``refused`` for one that this operation does not have."""
+        return kind_of(name) if name in self._names() else CallKind.REFUSED
+
+    async def run(self, call: ToolCall, *, effect: str, said: Sequence[str], moved: Collection[str], now: datetime) -> ToolOutcome:
+        """Carry out one call. What the model can mend comes back as an error it can read; nothing is written then.
+
+        Args:
+            call: what the model asked for.
+            effect: idempotency key of what it writes.
+            said: the caller's own texts of this loop: request, interjections, answers to clarifications; nothing else.
+            moved: what earlier steps of this loop copied, moved or renamed (``moved`` of their outcomes).
+            now: the time of the step.
+
+        Raises:
+            StoreUnavailable: the call can be made again.
+        """
+        try:
+            return await self._run(call, effect=effect, said=said, moved=moved, now=now)
+        except ToolProblem as error:
+            return problem(error)
+        except InvalidInput as error:
+            return problem(ToolProblem("bad_arguments", error.message))
+
+    async def overview(self) -> Mapping[str, Any]:
+        """As ``tables_overview`` gives it."""
+        return overview(await self._tables.tables(self._view))
+
+    async def _run(self, call: ToolCall, *, effect: str, said: Sequence[str], moved: Collection[str], now: datetime) -> ToolOutcome:
+        kind = self.kind(call.name)
+        if kind is CallKind.REFUSED:
+            raise ToolProblem("not_permitted", self._refusal(call.name))
+        check_size(call.raw)
+        if kind in (CallKind.CLARIFY, CallKind.NESTED):
+            (text,) = TALK_TOOLS[call.name].bind(call.arguments).values()
+            if not text.strip():
+                raise ToolProblem("bad_arguments", "the text is empty")
+            return ToolOutcome("", asked=text[:MAX_ASKED_CHARS])
+        if kind is CallKind.READ:
+            arguments = READ_TOOLS[call.name].bind(call.arguments)
+            reads = ReadTools(self._tables, self._search, self._view)
+            content, rows = rendered(await getattr(reads, call.name)(**arguments))
+            return ToolOutcome(content, rows=rows)
+        arguments = WRITE_TOOLS[call.name].bind(call.arguments)
+        check_destructive(call.name, arguments, operation=self._loop.operation, said=said, moved=moved)
+        writes = WriteTools(self._tables, self._search, self._view, self._destinations, effect=effect, now=now)
+        content, rows = rendered(await getattr(writes, call.name)(**arguments))
+        return ToolOutcome(content, rows=rows)
+
+    def _names(self) -> tuple[str, ...]:
+        names = GROUPS[self._loop.operation]
+        return (*names, CLARIFY) if self._loop.clarify else names
+
+    def _refusal(self, name: str) -> str:
+        if name in WRITE_TOOLS and not self._loop.operation.writes:
+            return f"{name} is refused: {self._loop.operation.value} only reads, it can never change anything; answer from what is there"
+        return f"there is no tool {name[:64]!r} here; there are: {', '.join(self._names())}"
