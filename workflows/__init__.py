@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from workflows.consolidate_events import ConsolidateEventsWorkflow
+    from workflows.knowledge_loop import KnowledgeLoopWorkflow
+    from workflows.knowledge_question import KnowledgeQuestionWorkflow
     from workflows.post_answer import PostAnswerWorkflow
     from workflows.reconcile import ReconcileWorkflow
     from workflows.sweep import SweepWorkflow
@@ -22,9 +24,19 @@ _HOMES = {
     "ConsolidateEventsWorkflow": "workflows.consolidate_events",
     "SweepWorkflow": "workflows.sweep",
     "ReconcileWorkflow": "workflows.reconcile",
+    "KnowledgeLoopWorkflow": "workflows.knowledge_loop",
+    "KnowledgeQuestionWorkflow": "workflows.knowledge_question",
 }
 
-__all__ = ["WORKFLOWS", "ConsolidateEventsWorkflow", "PostAnswerWorkflow", "ReconcileWorkflow", "SweepWorkflow"]
+__all__ = [
+    "WORKFLOWS",
+    "ConsolidateEventsWorkflow",
+    "KnowledgeLoopWorkflow",
+    "KnowledgeQuestionWorkflow",
+    "PostAnswerWorkflow",
+    "ReconcileWorkflow",
+    "SweepWorkflow",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from temporalio.common import RetryPolicy
+from temporalio.workflow import ActivityCancellationType
 
 HEARTBEAT_S: Final = 10.0
 """A dead worker is noticed after this long; the helper in ``activities.heartbeat`` beats three times as often."""
@@ -130,6 +131,38 @@ class LongStoreStep:
 
 
 @dataclass(frozen=True)
+class ToolStep:
+    """Options of a regular activity that makes one tool call of a knowledge loop; a repeat does nothing twice.
+
+    A read is given up at once when its loop is stopped; a write is waited for, so that its result says whether it happened.
+    """
+
+    name: str
+    start_to_close_s: float
+    attempts: int = 3
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or self.start_to_close_s <= 0:
+            raise ValueError(f"{self.name}: attempts must be at least 1, times positive")
+
+    def options(self, *, writes: bool) -> dict[str, Any]:
+        """Keyword arguments for ``workflow.execute_activity``."""
+        wait, leave = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED, ActivityCancellationType.TRY_CANCEL
+        return {
+            "start_to_close_timeout": timedelta(seconds=self.start_to_close_s),
+            "heartbeat_timeout": timedelta(seconds=HEARTBEAT_S),
+            "cancellation_type": wait if writes else leave,
+            "retry_policy": RetryPolicy(
+                initial_interval=timedelta(seconds=0.2),
+                backoff_coefficient=2.0,
+                maximum_interval=timedelta(seconds=5),
+                maximum_attempts=self.attempts,
+                non_retryable_error_types=list(NOT_RETRYABLE),
+            ),
+        }
+
+
+@dataclass(frozen=True)
 class Patience:
     """How the workflow waits for a store that is away: durable timers, doubling from ``first_s`` up to ``longest_s``."""
 
@@ -156,6 +189,21 @@ APPLY: Final = StoreStep("apply category", start_to_close_s=60, attempts=3)
 COMMIT_WINDOW: Final = StoreStep("commit window", start_to_close_s=45)
 INDEX: Final = LongStoreStep("index", start_to_close_s=900)
 RECONCILE: Final = LongStoreStep("reconcile", start_to_close_s=1800)
+
+THINK: Final = ModelStep("think", attempts=4, calls=1, slack_s=30)
+QUESTION: Final = ModelStep("question", attempts=2, calls=1, slack_s=30)
+QUESTION_STORE_S: Final = 60.0
+"""A side question waits this long for a store that is away; somebody waits for the answer."""
+BEGIN_LOOP: Final = StoreStep("begin loop", start_to_close_s=40)
+TOOL: Final = ToolStep("tool", start_to_close_s=180)
+SETTLE_CALL: Final = StoreStep("settle call", start_to_close_s=40)
+FINISH_LOOP: Final = StoreStep("finish loop", start_to_close_s=45)
+MAX_REPAIRS: Final = 2
+"""Replies of a loop's model in a row that cannot be used and are asked for anew."""
+MAX_STRUCTURE_TRIES: Final = 2
+"""Tries to put an answer into the form that the caller asked for."""
+MAX_STEERS_PER_RUN: Final = 500
+"""Interjections and answers that one run takes; more are refused until it has continued as new."""
 
 STORE_PATIENCE: Final = Patience()
 

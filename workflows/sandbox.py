@@ -51,6 +51,9 @@ def workflow_runner() -> SandboxedWorkflowRunner:
         "workflows.details",
         "workflows.patience",
         "workflows.window_details",
+        "workflows.knowledge_calls",
+        "workflows.knowledge_details",
+        "workflows.knowledge_hand",
         "pydantic",
         "structlog",
     )

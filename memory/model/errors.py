@@ -2,7 +2,8 @@
 
     AfterturnError
     ├── InvalidInput            what the caller gave cannot be used; says what to change
-    │   └── UnreadableProfile   the stored file is too large to be a profile; says the ways out
+    │   ├── UnreadableProfile   the stored file is too large to be a profile; says the ways out
+    │   └── LoopEnded           a knowledge loop that has ended cannot be steered any more
     ├── InvalidSettings         a setting is unknown or wrong; names it
     ├── NotPermitted            the caller may not do this
     │   └── SpendCapReached     the user's model tokens of today are spent
@@ -46,6 +47,10 @@ class UnreadableProfile(InvalidInput):
         super().__init__(message)
         self.etag = etag
         self.version = version
+
+
+class LoopEnded(InvalidInput):
+    """A knowledge loop that has ended, or is just ending, can no longer be paused, corrected or answered."""
 
 
 class InvalidSettings(AfterturnError):

@@ -31,7 +31,8 @@ class LoopRef(Payload):
 
 
 class LoopProgress(Payload):
-    """What a run hands to the next one, and the query ``status`` shows. ``seen``: number of the last entry that was merged."""
+    """What a run hands to the next one, and the query ``status`` shows. ``seen``: number of the last entry that the model has read;
+    ``steered``: of the last one by which somebody corrected or answered it."""
 
     step: int = 0
     seen: int = 0
@@ -41,6 +42,11 @@ class LoopProgress(Payload):
     output_tokens: int = 0
     worked_s: float = 0.0
     runs: int = 1
+    steered: int = 0
+
+    def next_run(self) -> LoopProgress:
+        """What the run begins with that continues this one."""
+        return self.model_copy(update={"runs": self.runs + 1})
 
 
 class LoopPlan(Payload):
@@ -69,12 +75,15 @@ class LoopInput(Payload):
 
 
 class ThinkInput(Payload):
-    """Argument of the model step. ``last``: a limit is near, the model has to answer now and gets no tools."""
+    """Argument of the model step. ``last``: a limit is near, the model has to answer now and gets no tools. ``structure``: the
+    answer is put into the form that the caller asked for. ``problem``: of the reply before, which is asked for anew."""
 
     ref: LoopRef
     step: int
     plan: LoopPlan
     last: bool = False
+    structure: bool = False
+    problem: str | None = None
 
 
 class CallRef(Payload):
@@ -86,20 +95,33 @@ class CallRef(Payload):
 
 
 class ThinkReply(Payload):
-    """``calls`` empty: the model is done; ``answered`` false: it said nothing that can be used, ``problem`` is a code."""
+    """``calls`` empty: the model is done; ``answered`` false: it said nothing that can be used, ``problem`` is a code.
+
+    ``seen``: number of the last entry that the model read. ``entry``: number of the reply's own entry. ``unstructured``: the answer
+    is not yet in the form that the caller asked for.
+    """
 
     calls: tuple[CallRef, ...] = ()
     answered: bool = False
     problem: str | None = None
     usage: dict[str, StageUsage] = Field(default_factory=dict[str, StageUsage])
     elapsed_ms: int = 0
+    seen: int = 0
+    entry: int = 0
+    unstructured: bool = False
 
 
 class ToolInput(Payload):
+    """``entry``: number of the reply that has the call. ``tokens_left``, ``wall_left_s``: what a loop of its own may use."""
+
     ref: LoopRef
     step: int
     index: int
     name: str
+    kind: CallKind = CallKind.READ
+    entry: int = 0
+    tokens_left: int | None = None
+    wall_left_s: float | None = None
 
 
 class ToolReply(Payload):
@@ -115,8 +137,9 @@ class ToolReply(Payload):
 
 
 class SettleInput(Payload):
-    """Write the result of a call that waited: for a nested loop, for an answer (``clarification``), or was cancelled (``stopped``),
-    or got no answer in time (``unanswered``)."""
+    """Write the result of a call that waited: for a nested loop, or for an answer (``clarification``). ``outcome``: ``settled``;
+    ``unanswered``: there was no answer in time; ``overtaken``: not made, because the caller said something meanwhile;
+    ``failed:<error type>``."""
 
     ref: LoopRef
     step: int
@@ -125,6 +148,8 @@ class SettleInput(Payload):
     nested: str | None = None
     clarification: str | None = None
     outcome: str = "settled"
+    entry: int = 0
+    kind: CallKind = CallKind.READ
 
 
 class FinishInput(Payload):
@@ -163,6 +188,22 @@ class LoopStatus(Payload):
     tools: tuple[str, ...] = ()
     clarification: str | None = None
     plan: LoopPlan | None = None
+
+
+class LoopLine(Payload):
+    """One model step. ``calls``: tools by position, with the code of an error: ``filter``, ``add_rows: bad_value``."""
+
+    step: int
+    calls: tuple[str, ...] = ()
+    tokens: int = 0
+    problem: str | None = None
+
+
+class LoopHistory(Payload):
+    """Query ``history``: the last steps of this run."""
+
+    lines: tuple[LoopLine, ...] = ()
+    runs: int = 1
 
 
 class QuestionInput(Payload):

@@ -48,8 +48,12 @@ class Scope:
         """Bounded in the same way."""
         return self._workflow_id("consolidate-events")
 
-    def _workflow_id(self, kind: str) -> str:
-        plain = f"{kind}/{self.tenant}/{self.user}"
+    def knowledge_workflow_id(self, loop_id: str) -> str:
+        """Of one knowledge loop, or of a question about it (``<loop id>/<question>``); bounded in the same way."""
+        return self._workflow_id("knowledge", f"/{loop_id}")
+
+    def _workflow_id(self, kind: str, rest: str = "") -> str:
+        plain = f"{kind}/{self.tenant}/{self.user}{rest}"
         if len(plain) <= MAX_WORKFLOW_ID_CHARS:
             return plain
-        return f"{kind}/=h{body_hash(f'{self.tenant}/{self.user}')}"
+        return f"{kind}/=h{body_hash(f'{self.tenant}/{self.user}')}{rest}"
