@@ -145,16 +145,23 @@ class SweepActivities:
         return report.model_copy(update={"staging_removed": removed, "more": report.more or removed >= sweep.limit})
 
     async def _retention(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
-        """Messages older than their company's retention time go, from the log and from the search index."""
+        """Messages older than their company's retention time go: from the search index first, then from the log.
+
+        Cut short in between they are still in the log, not to be found, and the next pass goes on with them.
+        """
         now = datetime.now(UTC)
         expired = 0
         for tenant, days in await self._retention_days():
+            before = now - timedelta(days=days)
+            await self._ledger.expire_chunks(tenant, before=before, limit=sweep.limit)
             if expired >= sweep.limit:
-                break
-            gone = await self._ledger.expire_events(tenant, before=now - timedelta(days=days), limit=sweep.limit - expired)
-            for scope, seqs in gone:
-                await self._index.events.remove(scope, seqs)
-                expired += len(seqs)
+                continue
+            for due in await self._ledger.expirable_events(tenant, before=before, limit=sweep.limit - expired):
+                counted = await self._index.events.forget(due)
+                if await self._ledger.expire_events(due, document_frequencies=counted.frequencies, length=counted.length):
+                    expired += len(due.seqs)
+                # A run that indexed them meanwhile had read their text before it went.
+                await self._index.events.remove(due.scope, due.seqs)
         return report.model_copy(update={"events_expired": expired, "more": report.more or expired >= sweep.limit})
 
     async def _retention_days(self) -> Iterable[tuple[str, int]]:

@@ -69,6 +69,7 @@ from memory.ports.vectors import (
 )
 from memory.ports.windows import (
     DueUser,
+    Expirable,
     NextEvents,
     Progress,
     Terms,
@@ -100,6 +101,7 @@ __all__ = [
     "Embedder",
     "EndFact",
     "EventLog",
+    "Expirable",
     "FactChange",
     "FactResult",
     "FactStore",

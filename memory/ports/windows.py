@@ -64,6 +64,17 @@ class WindowResult:
     workflow_id: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Expirable:
+    """Events of one user beyond ``from_seq`` up to ``to_seq``; ``seqs``: those of them with a text. ``indexed_seq``: the user's."""
+
+    scope: Scope
+    from_seq: int
+    to_seq: int
+    seqs: tuple[int, ...]
+    indexed_seq: int
+
+
 class WindowLedger(Protocol):
     """Windows, chunks, extractions and the watermark. Every method is one transaction."""
 
@@ -203,8 +214,23 @@ class WindowLedger(Protocol):
         """Users with consumed events that are not in the index (``embedded``: not yet as dense vectors)."""
         ...
 
-    async def expire_events(self, tenant: str, *, before: datetime, limit: int) -> Sequence[tuple[Scope, Sequence[int]]]:
-        """Delete the text of consolidated events older than that (retention); returns whose and which, for the vectors."""
+    async def expirable_events(self, tenant: str, *, before: datetime, limit: int) -> Sequence[Expirable]:
+        """Consolidated events recorded before that (retention) whose text is still there, at most ``limit`` of them.
+
+        Their points go first, then :meth:`expire_events` is called: whatever fails in between, the next look finds them again.
+        """
+        ...
+
+    async def expire_events(self, due: Expirable, *, document_frequencies: Mapping[int, int], length: int) -> bool:
+        """Delete their text and what was extracted from it, and take them out of the user's term statistics, in one transaction.
+
+        ``document_frequencies`` and ``length``: of those that count as indexed. False: something has changed since they were
+        looked up (another sweeper did it, more of them are indexed, a turn runs again); nothing was written.
+        """
+        ...
+
+    async def expire_chunks(self, tenant: str, *, before: datetime, limit: int) -> int:
+        """Delete the transcripts of chunks that ended, with what was extracted from them. Returns how many."""
         ...
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from memory.model.errors import StoreUnavailable
 from memory.model.owner import Owner
 from memory.model.scope import Scope
 from memory.model.window import StoredEvent
-from memory.ports import CollectionSpec, ContactStore, Point, WindowLedger
+from memory.ports import CollectionSpec, ContactStore, Expirable, Point, WindowLedger
 from memory.retrieval.documents import Documents, collection_name, point_id
 from memory.retrieval.event_search import EventSearch, FoundEvent
 from memory.retrieval.hybrid import Waiting, sparse_vector
@@ -31,6 +33,14 @@ MAX_TAIL: Final = 300
 """Messages that a search compares in memory because they are not indexed yet."""
 MAX_CATCH_UP: Final = 2_000
 """Events that a search indexes first when more than that are waiting; the rest waits for the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What messages count for in the term statistics: documents by term, and their tokens in all."""
+
+    frequencies: Mapping[int, int]
+    length: int
 
 
 class EventIndex:
@@ -127,6 +137,40 @@ class EventIndex:
         ids = [_point_id(scope, seq) for seq in seqs]
         if ids:
             await self._documents.index.delete(await self.ready(), ids)
+
+    async def forget(self, due: Expirable) -> Counted:
+        """Take events out of the index before their text goes: their points, and their words in the points of their neighbours.
+
+        Returns what they counted for in the term statistics. Safe to repeat. Raises StoreUnavailable; what was done stays done.
+        """
+        scope, frequencies, length = due.scope, Counter[int](), 0.0
+        for start in range(0, len(due.seqs), BATCH):
+            some = due.seqs[start : start + BATCH]
+            for message in await self._messages(scope, await self._ledger.events_by_seq(scope, some)):
+                if message.seq <= due.indexed_seq:
+                    frequencies.update(message.own.keys())
+                    length += sum(message.own.values())
+            await self.remove(scope, some)
+        around = await self._around(scope, due.to_seq, min(due.to_seq + LOOK_AROUND, due.indexed_seq))
+        touched = {
+            one.seq
+            for place, one in enumerate(around)
+            if due.to_seq < one.seq <= due.indexed_seq
+            and any(around[near].seq <= due.to_seq for near, _ in neighbours(around, place))
+        }
+        left = [one for one in around if one.seq > due.to_seq]
+        await self._write_again(scope, left, [place for place, one in enumerate(left) if one.seq in touched])
+        return Counted(frequencies, round(length))
+
+    async def _write_again(self, scope: Scope, messages: Sequence[Message], places: Sequence[int]) -> None:
+        """With their dense vectors where they had got them; while the embedder is away without: reconciliation finds those."""
+        embedded = (await self._ledger.progress(scope)).embedded_seq
+        meant = [place for place in places if messages[place].seq <= embedded]
+        await self._write(scope, messages, [place for place in places if place not in meant])
+        try:
+            await self._write(scope, messages, meant, embed=True)
+        except StoreUnavailable:
+            await self._write(scope, messages, meant)
 
     async def _around(self, scope: Scope, first: int, last: int) -> Sequence[Message]:
         events = await self._ledger.events(scope, max(1, first - LOOK_AROUND), last + LOOK_AROUND)

@@ -98,6 +98,6 @@ async def test_an_idle_user_of_the_first_version_is_found_and_old_text_expires(f
     try:
         idle = await tables.windows.flush_idle(idle_since=NOW, limit=10)
         assert [(user.scope, user.waiting) for user in idle] == [(ANN, 60)]
-        assert await tables.windows.expire_events("acme", before=NOW, limit=10) == []
+        assert await tables.windows.expirable_events("acme", before=NOW, limit=10) == []
     finally:
         await tables.aclose()

@@ -234,8 +234,11 @@ class TestExpiry:
         return [one.event.content for one in stored if isinstance(one.event, MessageEvent)]
 
     async def expire(self, tables: Tables, *, limit: int = 100, tenant: str = "acme") -> list[tuple[Scope, list[int]]]:
-        gone = await tables.windows.expire_events(tenant, before=NOW - 30 * DAY, limit=limit)
-        return [(scope, list(seqs)) for scope, seqs in gone]
+        before = NOW - 30 * DAY
+        await tables.windows.expire_chunks(tenant, before=before, limit=limit)
+        found = await tables.windows.expirable_events(tenant, before=before, limit=limit)
+        gone = [due for due in found if await tables.windows.expire_events(due, document_frequencies={}, length=0)]
+        return [(due.scope, list(due.seqs)) for due in gone]
 
     async def test_old_consolidated_text_goes_and_the_rest_stays(self, tables: Tables) -> None:
         await record(tables, ANN, 3, now=NOW - 40 * DAY)
@@ -331,5 +334,5 @@ class TestExpiry:
         await record(tables, ANN, 1, now=NOW - 40 * DAY)
         await consume(tables, ANN, 1, 2)
         assert await self.expire(tables) == []
-        gone = await tables.windows.expire_events("acme", before=NOW + DAY, limit=10)
-        assert [(scope, list(seqs)) for scope, seqs in gone] == [(ANN, [1, 2])]
+        [due] = await tables.windows.expirable_events("acme", before=NOW + DAY, limit=10)
+        assert (due.scope, due.seqs) == (ANN, (1, 2))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from memory.model.errors import InvalidInput, InvalidSettings, StoreUnavailable
+from memory.model.event import Event, MessageEvent
+from memory.model.lexical import document_terms
 from memory.model.owner import Owner
 from memory.model.scope import Scope
-from memory.ports import Point, SparseVector
+from memory.model.window import Window, WindowState
+from memory.ports import Expirable, Point, SparseVector, TermStatistics, WindowResult
 from memory.retrieval.documents import point_id
 from tests.retrieval.conftest import ToyEmbedder, World
 from tests.support.records import ANN, ANNS, BOB, BOBS, NOW
@@ -162,3 +167,89 @@ class TestReindex:
         assert set(await world.index.reindex(["events"])) == {"events"}
         with pytest.raises(InvalidInput, match="there are facts"):
             await world.index.reindex(["facsimiles"])
+
+
+class TestExpiry:
+    """Messages whose time is over leave the index, then the log; a failure in between leaves nothing that is found."""
+
+    async def consolidated(self, world: World) -> None:
+        await world.say("The heron nests by the lock.", "It has three eggs.", "The survey is on Monday.")
+        await world.say("A heron of my own.", scope=BOB)
+        for scope, last in ((ANN, 3), (BOB, 1)):
+            await world.index.events.index(scope)
+            await world.index.events.embed(scope)
+            window = Window(scope=scope, window_id="w1", first_seq=1, last_seq=last, events=last, planned_at=NOW)
+            await world.tables.windows.plan(window)
+            await world.tables.windows.commit(scope, "w1", 0, WindowResult(WindowState.SKIPPED), now=NOW)
+
+    async def due(self, world: World, limit: int = 10) -> Expirable:
+        found = await world.tables.windows.expirable_events("acme", before=NOW + timedelta(days=1), limit=limit)
+        return next(one for one in found if one.scope == ANN)
+
+    async def expire(self, world: World, limit: int = 10) -> None:
+        due = await self.due(world, limit)
+        counted = await world.index.events.forget(due)
+        ledger = world.tables.windows
+        assert await ledger.expire_events(due, document_frequencies=counted.frequencies, length=counted.length)
+
+    async def check_that_no_heron_is_found(self, world: World) -> None:
+        found = await world.find("heron nests lock")
+        assert "The heron nests by the lock." not in found
+        assert world.embedder is not None or found == [], "its words are gone from its neighbours too"
+
+    async def test_nothing_of_them_is_found_also_not_by_what_was_said_around(self, world: World) -> None:
+        await self.consolidated(world)
+        assert "It has three eggs." in await world.find("heron"), "a message is found with its neighbours' words"
+        await self.expire(world, limit=1)
+        await self.check_that_no_heron_is_found(world)
+        assert (await world.find("eggs"))[0] == "It has three eggs."
+        assert await world.find("heron", scope=BOB) == ["A heron of my own."]
+        assert (await world.index.reconcile(limit=10_000)).drift == 0
+
+    async def test_cut_short_before_the_log_nothing_is_found_and_the_next_pass_goes_on(self, world: World) -> None:
+        await self.consolidated(world)
+        await world.index.events.forget(await self.due(world, limit=1))
+        await self.check_that_no_heron_is_found(world)
+        assert (await self.due(world)).seqs == (1, 2, 3), "they are still to be expired"
+        await self.expire(world)
+        assert await world.points("events", ANNS) == 0
+        assert [text_of(one.event) for one in await world.tables.windows.events(ANN, 1, 3)] == [None, None, None]
+
+    async def test_they_no_longer_count_in_the_term_statistics(self, world: World) -> None:
+        await self.consolidated(world)
+        terms = [*document_terms("heron eggs survey nests lock three Monday")]
+
+        async def counts() -> TermStatistics:
+            return await world.tables.terms.statistics("acme", [ANNS.key], "events", terms)
+
+        await self.expire(world, limit=2)
+        after = await counts()
+        await world.index.reindex(["events"])
+        assert after == await counts(), "as if they had never been there"
+        assert after.documents == 1
+        await self.expire(world)
+        assert await counts() == TermStatistics(0, 0, {})
+        assert (await world.tables.terms.statistics("acme", [BOBS.key], "events", terms)).documents == 1
+
+    async def test_what_was_indexed_meanwhile_is_left_to_the_next_pass(self, world: World) -> None:
+        await self.consolidated(world)
+        due = await self.due(world)
+        counted = await world.index.events.forget(due)
+        await world.tables.windows.reset_index(ANN)
+        ledger = world.tables.windows
+        assert not await ledger.expire_events(due, document_frequencies=counted.frequencies, length=counted.length)
+        assert (await self.due(world)).seqs == (1, 2, 3)
+
+    async def test_neighbours_lose_their_meaning_for_a_while_when_the_embedder_is_away(self, hybrid: World) -> None:
+        await self.consolidated(hybrid)
+        assert hybrid.embedder is not None
+        hybrid.embedder.away = True
+        await self.expire(hybrid, limit=1)
+        hybrid.embedder.away = False
+        assert (await hybrid.index.reconcile(limit=10_000)).stale["events"] == 2
+        assert all(hit.payload["embedded"] for hit in await hybrid.vectors.scroll("afterturn_events"))
+
+
+def text_of(event: Event) -> str | None:
+    assert isinstance(event, MessageEvent)
+    return event.content

@@ -49,11 +49,14 @@ def advance_index(
 ) -> bool:
     if not advance(connection, scope, "indexed_seq", from_seq, to_seq):
         return False
-    # The documents are the messages: a manager's calls are not searched.
-    binds = {**user_binds(scope), "b_first": from_seq + 1, "b_last": to_seq}
-    documents = int(connection.execute(_MESSAGES, binds).scalar_one())
+    documents = messages_between(connection, scope, from_seq + 1, to_seq)
     change_terms(connection, scope.tenant, Owner.user(scope).key, KIND, frequencies, length, documents)
     return True
+
+
+def messages_between(connection: Connection, scope: Scope, first: int, last: int) -> int:
+    """How many documents these events are: messages, since a manager's calls are not searched."""
+    return int(connection.execute(_MESSAGES, {**user_binds(scope), "b_first": first, "b_last": last}).scalar_one())
 
 
 def reset(connection: Connection, scope: Scope | None) -> int:

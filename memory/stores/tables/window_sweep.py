@@ -1,4 +1,4 @@
-"""What the sweeper asks of the window ledger over all users: who is due, who is idle, whose text is too old."""
+"""What the sweeper asks of the window ledger over all users: who is due, who is idle."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, case, delete, exists, func, literal, literal_column, or_, select, tuple_, update
+from sqlalchemy import Connection, and_, bindparam, case, func, literal, literal_column, select, tuple_, update
 
 from memory.model.scope import Scope
-from memory.model.window import WindowKind, WindowTrigger
+from memory.model.window import WindowTrigger
 from memory.ports import DueUser, Progress
-from memory.stores.tables.rows import EVENTS, TURNS, USER_COUNTERS
-from memory.stores.tables.rows_window import EXTRACTIONS, WINDOW_CHUNKS, WINDOWS
-from memory.stores.tables.statements import IS_PENDING, of_user
+from memory.stores.tables.rows import EVENTS, USER_COUNTERS
+from memory.stores.tables.rows_window import WINDOWS
+from memory.stores.tables.statements import of_user
 from memory.stores.tables.window_rows import (
     HAS_WAITING,
     IS_FLUSHED,
     IS_PLANNED,
-    LOCKED_COUNTERS,
     NOT_FLUSHED,
     due_user,
     progress_of,
@@ -26,7 +25,6 @@ from memory.stores.tables.window_rows import (
 )
 
 _C = USER_COUNTERS.c
-_USERS_IN_ONE_EXPIRY = 200
 
 
 # ------------------------------------------------------------------------------------------------------------------ flush
@@ -116,103 +114,6 @@ def due(connection: Connection, size: int, limit: int) -> Sequence[DueUser]:
         add(row, WindowTrigger.SIZE.value)
     ordered = sorted(found.items(), key=lambda item: (item[1][0], item[0]))
     return [user for _, (_, user) in ordered[:limit]]
-
-
-# ----------------------------------------------------------------------------------------------------------------- expiry
-
-_TURN_PENDING = exists().where(
-    TURNS.c.tenant == EVENTS.c.tenant, TURNS.c.user_id == EVENTS.c.user_id, TURNS.c.turn_key == EVENTS.c.turn_key, IS_PENDING
-)
-"""Its turn has not been through the post-answer pipeline yet, which needs the text."""
-
-
-def expire(connection: Connection, tenant: str, before: datetime, limit: int) -> Sequence[tuple[Scope, Sequence[int]]]:
-    """Text goes in the order of the log: events of windows, what was extracted from them, and chunks."""
-    first = and_(EVENTS.c.tenant == _C.tenant, EVENTS.c.user_id == _C.user_id, EVENTS.c.seq == _C.expired_seq + 1)
-    users = (
-        select(_C.user_id)
-        .select_from(USER_COUNTERS.join(EVENTS, first))
-        .where(
-            _C.tenant == tenant,
-            _C.text_since < before,
-            _C.expired_seq < _C.consolidated_seq,
-            EVENTS.c.recorded_at < before,
-            ~_TURN_PENDING,
-        )
-        .order_by(_C.text_since)
-        .limit(_USERS_IN_ONE_EXPIRY)
-    )
-    gone: list[tuple[Scope, Sequence[int]]] = []
-    left = limit
-    # By name: two of these at once lock the users in the same order.
-    for user in sorted(connection.execute(users).scalars()):
-        if left <= 0:
-            break
-        scope = Scope(tenant, user)
-        seqs = _expire_user(connection, scope, before, left)
-        left -= len(seqs)
-        if seqs:
-            gone.append((scope, seqs))
-    _expire_chunks(connection, tenant, before, limit)
-    return gone
-
-
-def _expire_user(connection: Connection, scope: Scope, before: datetime, limit: int) -> list[int]:
-    binds = user_binds(scope)
-    counters = connection.execute(LOCKED_COUNTERS, binds).one()
-    wanted = (
-        select(
-            EVENTS.c.seq,
-            EVENTS.c.recorded_at,
-            or_(EVENTS.c.content.is_not(None), EVENTS.c.payload.is_not(None)).label("has_text"),
-            _TURN_PENDING.label("is_pending"),
-        )
-        .where(of_user(EVENTS), EVENTS.c.seq > counters.expired_seq)
-        .order_by(EVENTS.c.seq)
-        .limit(limit + 1)
-    )
-    seqs: list[int] = []
-    last, text_since = counters.expired_seq, None
-    for row in connection.execute(wanted, binds):
-        if row.seq > counters.consolidated_seq or row.recorded_at >= before or row.is_pending or len(seqs) == limit:
-            text_since = row.recorded_at
-            break
-        last = row.seq
-        if row.has_text:
-            seqs.append(row.seq)
-    if last == counters.expired_seq:
-        return []
-    old = (of_user(EVENTS), EVENTS.c.seq > counters.expired_seq, EVENTS.c.seq <= last)
-    connection.execute(update(EVENTS).where(*old).values(content=None, payload=None), binds)
-    moved = {"expired_seq": last, "text_since": text_since}
-    connection.execute(update(USER_COUNTERS).where(of_user(USER_COUNTERS)).values(moved), binds)
-    through = select(WINDOWS.c.window_id).where(
-        of_user(WINDOWS), WINDOWS.c.kind == WindowKind.EVENTS.value, WINDOWS.c.last_seq <= last, ~IS_PLANNED
-    )
-    connection.execute(delete(EXTRACTIONS).where(of_user(EXTRACTIONS), EXTRACTIONS.c.window_id.in_(through)), binds)
-    return seqs
-
-
-def _expire_chunks(connection: Connection, tenant: str, before: datetime, limit: int) -> None:
-    key = (WINDOW_CHUNKS.c.user_id, WINDOW_CHUNKS.c.window_id)
-    same = and_(
-        WINDOWS.c.tenant == WINDOW_CHUNKS.c.tenant,
-        WINDOWS.c.user_id == WINDOW_CHUNKS.c.user_id,
-        WINDOWS.c.window_id == WINDOW_CHUNKS.c.window_id,
-    )
-    wanted = (
-        select(*key)
-        .select_from(WINDOW_CHUNKS.join(WINDOWS, same))
-        .where(WINDOW_CHUNKS.c.tenant == tenant, WINDOW_CHUNKS.c.recorded_at < before, ~IS_PLANNED)
-        .order_by(WINDOW_CHUNKS.c.recorded_at, *key)
-        .limit(limit)
-    )
-    for user, window_id in connection.execute(wanted).all():
-        binds = {"b_tenant": tenant, "b_user": user}
-        for table in (WINDOW_CHUNKS, EXTRACTIONS):
-            connection.execute(delete(table).where(of_user(table), table.c.window_id == window_id), binds)
-        cleared = update(WINDOWS).where(of_user(WINDOWS), WINDOWS.c.window_id == window_id).values(guidance=None)
-        connection.execute(cleared, binds)
 
 
 # ------------------------------------------------------------------------------------------------------------------ users

@@ -19,8 +19,8 @@ from memory.model.event import ManagerMethodEvent, MessageEvent
 from memory.model.ids import encode_segment
 from memory.model.scope import Scope
 from memory.model.window import Extraction, StoredEvent, Window, WindowKind, WindowState, WindowTrigger
-from memory.ports import DueUser, NextEvents, Progress, WindowLedger, WindowResult
-from memory.stores.tables import window_index, window_sweep
+from memory.ports import DueUser, Expirable, NextEvents, Progress, WindowLedger, WindowResult
+from memory.stores.tables import expiry, window_index, window_sweep
 from memory.stores.tables.columns import to_utc
 from memory.stores.tables.engine import Database
 from memory.stores.tables.event_rows import chunk_events, chunk_json, clean_json, event_rows, stored_events
@@ -323,9 +323,16 @@ class SqlWindows(WindowLedger):
         most = checked(limit)
         return await self._database.read(lambda c: window_sweep.due(c, size, most))
 
-    async def expire_events(self, tenant: str, *, before: datetime, limit: int) -> Sequence[tuple[Scope, Sequence[int]]]:
+    async def expirable_events(self, tenant: str, *, before: datetime, limit: int) -> Sequence[Expirable]:
         moment, most = to_utc(before), checked(limit)
-        return await self._database.write(lambda c: window_sweep.expire(c, tenant, moment, most))
+        return await self._database.read(lambda c: expiry.expirable(c, tenant, moment, most))
+
+    async def expire_events(self, due: Expirable, *, document_frequencies: Mapping[int, int], length: int) -> bool:
+        return await self._database.write(lambda c: expiry.expire(c, due, document_frequencies, length))
+
+    async def expire_chunks(self, tenant: str, *, before: datetime, limit: int) -> int:
+        moment, most = to_utc(before), checked(limit)
+        return await self._database.write(lambda c: expiry.expire_chunks(c, tenant, moment, most))
 
     async def advance_index(
         self, scope: Scope, *, from_seq: int, to_seq: int, document_frequencies: Mapping[int, int], length: int
