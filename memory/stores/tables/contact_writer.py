@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, select
+from sqlalchemy import Row, bindparam, select
 
 from memory.model.contact import ASSISTANT_CONTACT, SYSTEM_CONTACTS, UNIQUE_FIELDS, USER_CONTACT
 from memory.model.contact_rules import EDITABLE_FIELDS, checked_fields, email_key
@@ -17,9 +17,10 @@ from memory.ports import ContactChangeRequest, ContactResult, CreateContact, Mer
 from memory.stores.tables.indexing import NEW
 from memory.stores.tables.provenance import add_sources, move_sources
 from memory.stores.tables.rows_records import CONTACT_ALIASES, CONTACT_CHANGES, CONTACTS, RECORD_OWNERS, TASKS
-from memory.stores.tables.scoping import Records, exists
+from memory.stores.tables.scoping import Prepared, Records, exists
 
 _SEARCHED = frozenset({"first_name", "surname", "job_title", "bio", "rolling_summary", "response_policy"})
+_ONE = Prepared(select(CONTACTS).where(CONTACTS.c.contact_id == bindparam("b_id")))
 _LAST_SYSTEM = max(SYSTEM_CONTACTS)
 
 
@@ -167,9 +168,9 @@ class ContactWriter:
 
     def _kept(self, contact_id: int) -> Row[Any] | None:
         """The row of a contact, or of the one that it was merged into."""
-        found = self._records.row(select(CONTACTS).where(CONTACTS.c.contact_id == contact_id))
+        found = self._records.row(_ONE, {"b_id": contact_id})
         if found is not None and found.merged_into is not None:
-            return self._records.row(select(CONTACTS).where(CONTACTS.c.contact_id == found.merged_into))
+            return self._records.row(_ONE, {"b_id": found.merged_into})
         return found
 
     def _holder(self, name: str, value: str | None) -> int | None:

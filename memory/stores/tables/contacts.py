@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, or_, select
+from sqlalchemy import Connection, Row, bindparam, or_, select
 
 from memory.model.contact import Contact, ContactChange
 from memory.model.contact_rules import EDITABLE_FIELDS, checked_field, email_address, email_key, phone_number
@@ -22,12 +22,29 @@ from memory.stores.tables.effects import apply_once
 from memory.stores.tables.engine import Database
 from memory.stores.tables.indexing import IndexedRows, joined
 from memory.stores.tables.rows_records import CONTACT_ALIASES, CONTACT_CHANGES, CONTACTS
-from memory.stores.tables.scoping import Records, batches, checked_limit, exists
+from memory.stores.tables.scoping import Prepared, Records, batches, checked_limit
 
 T = TypeVar("T")
 
 _FILTERS = frozenset({*EDITABLE_FIELDS, "contact_id", "is_system"})
 _MAX_CONTACT_ID = 2**63 - 1
+
+_IDS = bindparam("b_ids", expanding=True)
+_SEED = Prepared(select(CONTACTS.c.contact_id).where(CONTACTS.c.contact_id == 0))
+_MERGED = Prepared(select(CONTACTS.c.contact_id, CONTACTS.c.merged_into).where(CONTACTS.c.contact_id.in_(_IDS)))
+_BY_ID = Prepared(select(CONTACTS).where(CONTACTS.c.contact_id.in_(_IDS)))
+_PAGE = Prepared(
+    select(CONTACTS)
+    .where(CONTACTS.c.merged_into.is_(None), CONTACTS.c.contact_id > bindparam("b_after"))
+    .order_by(CONTACTS.c.contact_id)
+    .limit(bindparam("b_limit"))
+)
+_ALIASES = Prepared(select(CONTACT_ALIASES).where(CONTACT_ALIASES.c.contact_id.in_(_IDS)).order_by(CONTACT_ALIASES.c.alias_key))
+_BY_ALIAS = Prepared(
+    select(CONTACT_ALIASES.c.alias_key, CONTACT_ALIASES.c.contact_id).where(
+        CONTACT_ALIASES.c.alias_key.in_(bindparam("b_keys", expanding=True))
+    )
+)
 
 
 class SqlContacts(IndexedRows, ContactStore):
@@ -88,10 +105,12 @@ class SqlContacts(IndexedRows, ContactStore):
     async def list(
         self, scope: Scope, *, where: Mapping[str, Any] | None = None, limit: int = 100, after: int | None = None
     ) -> Sequence[Contact]:
-        wanted = (
-            select(CONTACTS).where(CONTACTS.c.merged_into.is_(None)).order_by(CONTACTS.c.contact_id).limit(checked_limit(limit))
-        )
-        for name, value in (where or {}).items():
+        checked_limit(limit)
+        if not where:
+            page = {"b_after": -1 if after is None else after, "b_limit": limit}
+            return await self._read(scope, lambda records: _contacts(records, records.rows(_PAGE, page)))
+        wanted = select(CONTACTS).where(CONTACTS.c.merged_into.is_(None)).order_by(CONTACTS.c.contact_id).limit(limit)
+        for name, value in where.items():
             wanted = wanted.where(_equals(name, value))
         if after is not None:
             wanted = wanted.where(CONTACTS.c.contact_id > after)
@@ -119,7 +138,7 @@ class SqlContacts(IndexedRows, ContactStore):
         owner = Owner.user(scope)
 
         def is_seeded(connection: Connection) -> bool:
-            return exists(Records(connection, owner), CONTACTS, CONTACTS.c.contact_id == 0)
+            return bool(Records(connection, owner).rows(_SEED))
 
         def attempt(connection: Connection) -> tuple[T] | None:
             return (work(Records(connection, owner)),) if is_seeded(connection) else None
@@ -141,10 +160,10 @@ def _kept(records: Records, contact_ids: Sequence[int]) -> dict[int, int]:
     """By id, the id of the contact that it is now; unknown ones are left out."""
     found: dict[int, int] = {}
     for some in batches(contact_ids):
-        wanted = select(CONTACTS.c.contact_id, CONTACTS.c.merged_into).where(CONTACTS.c.contact_id.in_(some))
         # A merge points everything that had been merged into the dropped one at the kept one, so one step is enough.
         found.update(
-            (row.contact_id, row.contact_id if row.merged_into is None else row.merged_into) for row in records.rows(wanted)
+            (row.contact_id, row.contact_id if row.merged_into is None else row.merged_into)
+            for row in records.rows(_MERGED, {"b_ids": some})
         )
     return found
 
@@ -153,7 +172,7 @@ def _by_id(records: Records, contact_ids: Sequence[int]) -> dict[int, Contact]:
     kept = _kept(records, contact_ids)
     rows: list[Row[Any]] = []
     for some in batches(sorted(set(kept.values()))):
-        rows += records.rows(select(CONTACTS).where(CONTACTS.c.contact_id.in_(some)))
+        rows += records.rows(_BY_ID, {"b_ids": some})
     contacts = {contact.contact_id: contact for contact in _contacts(records, rows)}
     return {contact_id: contacts[now] for contact_id, now in kept.items() if now in contacts}
 
@@ -175,8 +194,7 @@ def _by_alias(records: Records, wanted: Mapping[str, str]) -> dict[str, int]:
     keys = {sender_id: encode_segment(alias, what="sender id") for sender_id, alias in wanted.items()}
     known: dict[str, int] = {}
     for some in batches(sorted(set(keys.values()))):
-        aliases = select(CONTACT_ALIASES.c.alias_key, CONTACT_ALIASES.c.contact_id).where(CONTACT_ALIASES.c.alias_key.in_(some))
-        known.update((row.alias_key, row.contact_id) for row in records.rows(aliases))
+        known.update((row.alias_key, row.contact_id) for row in records.rows(_BY_ALIAS, {"b_keys": some}))
     return {sender_id: known[key] for sender_id, key in keys.items() if key in known}
 
 
@@ -228,8 +246,7 @@ def _equals(name: str, value: Any) -> Any:
 def _contacts(records: Records, rows: Sequence[Row[Any]]) -> list[Contact]:
     aliases: dict[int, list[str]] = {}
     for some in batches([row.contact_id for row in rows]):
-        wanted = select(CONTACT_ALIASES).where(CONTACT_ALIASES.c.contact_id.in_(some)).order_by(CONTACT_ALIASES.c.alias_key)
-        for row in records.rows(wanted):
+        for row in records.rows(_ALIASES, {"b_ids": some}):
             aliases.setdefault(row.contact_id, []).append(row.alias)
     return [
         # Not validated again: it was when it was stored.

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from pydantic import TypeAdapter
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from memory.model.errors import InvalidInput
 from memory.model.ids import encode_segment
 from memory.ports import ContactResult, FactResult, TaskResult
 from memory.stores.tables.rows_records import EFFECTS
-from memory.stores.tables.scoping import Records, batches
+from memory.stores.tables.scoping import Prepared, Records, batches
 
 MAX_CHANGES = 1000
 """In one call."""
@@ -51,7 +52,7 @@ def apply_once(
         store: effect keys of different stores do not meet.
     """
     keys = effect_keys(changes)
-    adapter = TypeAdapter(result_type)
+    adapter = _adapter(result_type)
     done = _done(records, store, keys)
     new: list[dict[str, Any]] = []
     results: list[ResultT] = []
@@ -67,9 +68,20 @@ def apply_once(
     return results
 
 
+@cache
+def _adapter(result_type: type[ResultT]) -> TypeAdapter[ResultT]:
+    return TypeAdapter(result_type)
+
+
+_DONE = Prepared(
+    select(EFFECTS.c.effect_key, EFFECTS.c.result).where(
+        EFFECTS.c.store == bindparam("b_store"), EFFECTS.c.effect_key.in_(bindparam("b_keys", expanding=True))
+    )
+)
+
+
 def _done(records: Records, store: str, keys: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for some in batches(sorted(set(keys))):
-        wanted = select(EFFECTS.c.effect_key, EFFECTS.c.result).where(EFFECTS.c.store == store, EFFECTS.c.effect_key.in_(some))
-        found.update((row.effect_key, row.result) for row in records.rows(wanted))
+        found.update((row.effect_key, row.result) for row in records.rows(_DONE, {"b_store": store, "b_keys": some}))
     return found

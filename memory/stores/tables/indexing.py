@@ -9,14 +9,14 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Table, select, tuple_
+from sqlalchemy import Connection, Row, Table, bindparam, select, tuple_
 
 from memory.model.errors import InvalidInput
 from memory.model.owner import Owner
 from memory.ports import DocumentSource, IndexDocument, IndexMark
 from memory.stores.tables.engine import Database
 from memory.stores.tables.rows_records import RECORD_OWNERS
-from memory.stores.tables.scoping import EveryOwner, Records, batches, checked_limit, guard
+from memory.stores.tables.scoping import EveryOwner, Prepared, Records, batches, checked_limit, guard
 from memory.stores.tables.terms import change_terms, clear_terms
 
 NEW: Final[Mapping[str, Any]] = {"revision": 1, "indexed_revision": 0, "index_terms": None, "index_length": 0}
@@ -35,6 +35,11 @@ class IndexedRows(DocumentSource):
         self._database = database
         self._table = table
         self._id = table.c[id_column]
+        self._waiting = (
+            select(table).where(table.c.indexed_revision < table.c.revision).order_by(table.c.tenant, table.c.owner_key, self._id)
+        )
+        self._waiting_of_owner = Prepared(self._waiting.limit(bindparam("b_limit")))
+        self._by_id = Prepared(select(table).where(self._id.in_(bindparam("b_ids", expanding=True))))
         guard(database.engine)
 
     @abstractmethod
@@ -59,17 +64,14 @@ class IndexedRows(DocumentSource):
         return {"revision": self._table.c.revision + 1}
 
     async def pending(self, *, owner: Owner | None = None, limit: int = 200) -> Sequence[IndexDocument]:
-        table = self._table
-        wanted = (
-            select(table)
-            .where(table.c.indexed_revision < table.c.revision)
-            .order_by(table.c.tenant, table.c.owner_key, self._id)
-            .limit(checked_limit(limit))
-        )
+        checked_limit(limit)
 
         def work(connection: Connection) -> list[IndexDocument]:
-            reader = EveryOwner(connection) if owner is None else Records(connection, owner)
-            return [self._document(row) for row in reader.rows(wanted)]
+            if owner is None:
+                rows = EveryOwner(connection).rows(self._waiting.limit(limit))
+            else:
+                rows = Records(connection, owner).rows(self._waiting_of_owner, {"b_limit": limit})
+            return [self._document(row) for row in rows]
 
         return await self._database.read(work)
 
@@ -97,7 +99,7 @@ class IndexedRows(DocumentSource):
         records.lock()
         rows: dict[Any, Row[Any]] = {}
         for some in batches(sorted({self._key_of(mark.document_id) for mark in marks})):
-            rows.update((getattr(row, self._id.name), row) for row in records.rows(select(self._table).where(self._id.in_(some))))
+            rows.update((getattr(row, self._id.name), row) for row in records.rows(self._by_id, {"b_ids": some}))
         deltas: Counter[int] = Counter()
         length = documents = marked = 0
         for key, some in groupby(sorted(marks, key=self._mark_order), key=lambda mark: self._key_of(mark.document_id)):

@@ -6,18 +6,28 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, bindparam, func, select
 
 from memory.model.fact import Source
 from memory.model.ids import short_hash
 from memory.model.transcript import clean_text
 from memory.stores.tables.rows_records import PROVENANCE
-from memory.stores.tables.scoping import Records, batches
+from memory.stores.tables.scoping import Prepared, Records, batches
 
 ItemKind = Literal["fact", "contact", "task"]
 
 MAX_SOURCES = 1000
 """Of one item. What is said more often than that is not quoted again."""
+
+
+_ITEM = and_(PROVENANCE.c.item_kind == bindparam("b_kind"), PROVENANCE.c.item_id == bindparam("b_item"))
+_COUNT = Prepared(select(func.count(PROVENANCE.c.source_key)).where(_ITEM))
+_KNOWN = Prepared(select(PROVENANCE.c.source_key).where(_ITEM, PROVENANCE.c.source_key.in_(bindparam("b_keys", expanding=True))))
+_OF_ITEMS = Prepared(
+    select(PROVENANCE).where(
+        PROVENANCE.c.item_kind == bindparam("b_kind"), PROVENANCE.c.item_id.in_(bindparam("b_items", expanding=True))
+    )
+)
 
 
 def add_sources(records: Records, kind: ItemKind, item_id: str, sources: Sequence[Source], *, now: datetime) -> int:
@@ -37,12 +47,10 @@ def add_sources(records: Records, kind: ItemKind, item_id: str, sources: Sequenc
                 "origin": clean_text(source.origin),
             },
         )
-    item = _item(kind, item_id)
-    there = select(func.count(PROVENANCE.c.source_key)).where(item)
-    room = MAX_SOURCES - records.rows(there)[0][0]
+    item = {"b_kind": kind, "b_item": item_id}
+    room = MAX_SOURCES - records.rows(_COUNT, item)[0][0]
     for some in batches(sorted(rows)):
-        known = select(PROVENANCE.c.source_key).where(item, PROVENANCE.c.source_key.in_(some))
-        for row in records.rows(known):
+        for row in records.rows(_KNOWN, {**item, "b_keys": some}):
             del rows[row.source_key]
     new = list(rows.items())[: max(room, 0)]
     records.insert(
@@ -59,8 +67,7 @@ def sources_of(records: Records, kind: ItemKind, item_ids: Collection[str]) -> d
     """By owner key and item id, oldest first; items without sources are left out."""
     rows: dict[tuple[str, str], list[Any]] = {}
     for some in batches(sorted(item_ids)):
-        wanted = select(PROVENANCE).where(PROVENANCE.c.item_kind == kind, PROVENANCE.c.item_id.in_(some))
-        for row in records.rows(wanted):
+        for row in records.rows(_OF_ITEMS, {"b_kind": kind, "b_items": some}):
             rows.setdefault((row.owner_key, row.item_id), []).append(row)
     return {
         item: tuple(

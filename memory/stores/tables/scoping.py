@@ -76,14 +76,17 @@ class Records:
         """For tables that are not the records' own (term statistics)."""
         return self._connection
 
-    def rows(self, statement: Query) -> Sequence[Row[Any]]:
-        """Run a SELECT of one table of the records, narrowed to these owners."""
+    def rows(self, statement: Query | Prepared, binds: Mapping[str, Any] | None = None) -> Sequence[Row[Any]]:
+        """Run a SELECT of one table of the records, narrowed to these owners. ``binds``: of a prepared one."""
+        if isinstance(statement, Prepared):
+            mine = {_TENANT: self._reach.tenant, _OWNERS: self._reach.owners}
+            return self._connection.execute(statement.narrowed, {**(binds or {}), **mine}, execution_options=self._options).all()
         table = _only_table(statement)
         return self._connection.execute(statement.where(*self._mine(table)), execution_options=self._options).all()
 
-    def row(self, statement: Query) -> Row[Any] | None:
+    def row(self, statement: Query | Prepared, binds: Mapping[str, Any] | None = None) -> Row[Any] | None:
         """At most one row."""
-        found = self.rows(statement.limit(1))
+        found = self.rows(statement, binds) if isinstance(statement, Prepared) else self.rows(statement.limit(1))
         return found[0] if found else None
 
     def insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -97,26 +100,23 @@ class Records:
         """Change rows of this owner. Returns how many."""
         self._key()
         _check_values(table, values)
+        _check_parts(table, *where, *values.values())
         statement = update(table).where(*where, *self._mine(table)).values(values)
-        _check_table(table, statement)
         return self._connection.execute(statement, execution_options=self._options).rowcount
 
     def delete(self, table: Table, *where: ColumnElement[bool]) -> int:
         """Delete rows of this owner. Returns how many."""
         self._key()
+        _check_parts(table, *where)
         statement = delete(table).where(*where, *self._mine(table))
-        _check_table(table, statement)
         return self._connection.execute(statement, execution_options=self._options).rowcount
 
     def lock(self) -> Row[Any]:
         """The owner's own row, made where it is missing and held until commit: one writer per owner, others wait."""
         key = self._key()
-        upsert: Any = sqlite.insert if self._connection.dialect.name == "sqlite" else postgresql.insert
-        taken = upsert(RECORD_OWNERS).values(last_contact_id=-1, last_change=0, **key)
-        taken = taken.on_conflict_do_update(
-            index_elements=list(_COLUMNS), set_={"tenant": taken.excluded.tenant}, where=RECORD_OWNERS.c.tenant == key["tenant"]
-        )
-        return self._connection.execute(taken.returning(RECORD_OWNERS), execution_options=self._options).one()
+        taken = _LOCK_SQLITE if self._connection.dialect.name == "sqlite" else _LOCK_POSTGRES
+        new = {**key, "last_contact_id": -1, "last_change": 0}
+        return self._connection.execute(taken, new, execution_options=self._options).one()
 
     def _mine(self, table: Table) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
         _check_is_ours(table)
@@ -132,6 +132,19 @@ class Records:
         return {"tenant": self._reach.tenant, "owner_key": self._reach.owners[0]}
 
 
+class Prepared:
+    """A SELECT of one table of the records that is run often: checked, narrowed and compiled once. What differs between runs is a
+    ``bindparam`` in it."""
+
+    __slots__ = ("narrowed",)
+
+    def __init__(self, statement: Query) -> None:
+        table = _only_table(statement)
+        self.narrowed = statement.where(
+            table.c.tenant == bindparam(_TENANT), table.c.owner_key.in_(bindparam(_OWNERS, expanding=True))
+        )
+
+
 class EveryOwner:
     """Reading over all owners: what waits for the index, what the index should hold. Never on behalf of a user."""
 
@@ -143,6 +156,18 @@ class EveryOwner:
     def rows(self, statement: Query) -> Sequence[Row[Any]]:
         _only_table(statement)
         return self._connection.execute(statement, execution_options={_OPTION: _Reach(None)}).all()
+
+
+def _lock(upsert: Any) -> Any:
+    taken = upsert(RECORD_OWNERS)
+    return taken.on_conflict_do_update(
+        index_elements=list(_COLUMNS),
+        set_={"tenant": taken.excluded.tenant},
+        where=RECORD_OWNERS.c.tenant == taken.excluded.tenant,
+    ).returning(RECORD_OWNERS)
+
+
+_LOCK_SQLITE, _LOCK_POSTGRES = _lock(sqlite.insert), _lock(postgresql.insert)
 
 
 def batches(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
@@ -162,13 +187,14 @@ def _check_is_ours(table: Table) -> None:
         raise Unscoped(f"{table.name} is not a table of the records")
 
 
-def _table_of(statement: ClauseElement) -> Table:
-    """Looks at every part of a statement: there is one table in it, and nothing that could be about other rows."""
-    found: Table | None = None
+def _table_of(statement: ClauseElement, found: Table | None = None) -> Table:
+    """Looks at every part of a statement: there is one table in it (``found``, if given), and nothing that could be about other
+    rows."""
+    whole = statement if found is None else None
     if any(getattr(statement, name, None) for name in _PLAIN_SQL):
         raise Unscoped("a statement on the records with plain SQL cannot be narrowed to an owner")
     for part in visitors.iterate(statement):
-        if part is statement:
+        if part is whole:
             continue
         table = cast("Any", part.table if isinstance(part, ColumnClause) else part if isinstance(part, Table) else None)
         if isinstance(part, TextClause) or (isinstance(part, ColumnClause) and part.is_literal):
@@ -184,9 +210,11 @@ def _table_of(statement: ClauseElement) -> Table:
     return found
 
 
-def _check_table(table: Table, statement: ClauseElement) -> None:
-    if _table_of(statement) is not table:
-        raise Unscoped(f"a statement on {table.name} names another table")
+def _check_parts(table: Table, *parts: Any) -> None:
+    """Conditions and new values of a change speak of this table alone."""
+    for part in parts:
+        if isinstance(part, ClauseElement) and _table_of(part, table) is not table:
+            raise Unscoped(f"a statement on {table.name} names another table")
 
 
 def _check_values(table: Table, *rows: Mapping[str, Any]) -> None:
