@@ -1,0 +1,91 @@
+"""The port of knowledge tables on SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, select
+
+from memory.model.ids import encode_segment
+from memory.model.knowledge import (
+    AddRows,
+    CreateEmptyColumn,
+    CreateTable,
+    DeleteColumn,
+    DeleteTables,
+    RenameColumn,
+    RenameTable,
+    Table,
+    TableChange,
+    UpdateRows,
+    VectorizeColumn,
+)
+from memory.model.owner import Owner, View
+from memory.stores.tables.columns import to_utc
+from memory.stores.tables.engine import Database
+from memory.stores.tables.knowledge import columns, schema, writes
+from memory.stores.tables.knowledge.catalogue import tables_of
+from memory.stores.tables.knowledge.work import Work
+from memory.stores.tables.rows_knowledge import KNOWLEDGE
+from memory.stores.tables.rows_records import EFFECTS
+from memory.stores.tables.scoping import Records, guard
+
+_STORE: Final = "knowledge"
+"""Of its effects."""
+_WRITES: Final[Mapping[type[Any], Callable[[Work, Any], Mapping[str, Any]]]] = {
+    CreateTable: schema.create_table,
+    RenameTable: schema.rename_table,
+    DeleteTables: schema.delete_tables,
+    CreateEmptyColumn: columns.create_empty_column,
+    RenameColumn: columns.rename_column,
+    DeleteColumn: columns.delete_column,
+    VectorizeColumn: columns.vectorize_column,
+    AddRows: writes.add_rows,
+    UpdateRows: writes.update_rows,
+}
+
+
+class SqlKnowledge:
+    """Tables of users, teams and the deployment. A write holds its owner's lock, so two at once come one after the other."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        guard(database.engine)
+
+    async def tables(self, view: View) -> Sequence[Table]:
+        return await self._database.read(lambda connection: tables_of(connection, view))
+
+    async def write(self, owner: Owner, change: TableChange, *, effect: str, now: datetime) -> Mapping[str, Any]:
+        key = encode_segment(effect, what="effect key")
+        moment = to_utc(now)
+        do = _WRITES[type(change)]
+
+        def work(connection: Connection) -> Mapping[str, Any]:
+            records = Records(connection, owner)
+            records.lock()
+            before = records.row(select(EFFECTS.c.result).where(EFFECTS.c.store == _STORE, EFFECTS.c.effect_key == key))
+            if before is not None:
+                return before.result
+            result = do(Work(records, owner, moment, connection.dialect.name), change)
+            row = {"store": _STORE, "effect_key": key, "result": dict(result), "applied_at": moment}
+            records.insert(EFFECTS, [row])
+            return result
+
+        return await self._database.write(work)
+
+    async def delete_owner(self, owner: Owner) -> None:
+        """Forget all knowledge of an owner: tables, rows, loops, and what was written by which call. Safe to repeat.
+
+        What the vector index holds of it goes by its owner, see the index's own ``delete_owner``.
+        """
+
+        def work(connection: Connection) -> None:
+            records = Records(connection, owner)
+            records.lock()
+            for table in sorted(KNOWLEDGE, key=lambda one: one.name):
+                records.delete(table)
+            records.delete(EFFECTS, EFFECTS.c.store == _STORE)
+
+        await self._database.write(work)
