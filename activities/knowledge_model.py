@@ -1,0 +1,213 @@
+"""The steps of a knowledge loop that call a language model: think, and answer a question beside the loop. On the model queue.
+
+A reply is in the store before its step is done: a step that is repeated finds it, and neither pays nor acts twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from temporalio import activity
+
+from activities.common import since
+from activities.errors import translated
+from activities.heartbeat import heartbeats
+from activities.knowledge_desk import Desk, Hands
+from activities.model_steps import stage_usage
+from memory.knowledge.answers import NotInForm, in_form
+from memory.knowledge.groups import CLARIFY, READ_TOOLS, TALK_TOOLS, WRITE_TOOLS
+from memory.knowledge.reading import in_reading_order, last_answer
+from memory.knowledge.results import written
+from memory.metering import Meter
+from memory.model.errors import InvalidInput, ModelRejected
+from memory.model.knowledge_loop import MAX_ANSWER_BYTES, Entry, EntryKind, Loop
+from memory.model.knowledge_steps import CallKind, CallRef, QuestionInput, QuestionReply, ThinkInput, ThinkReply
+from memory.model.names import ANSWER_QUESTION, THINK
+from memory.model.steps import StageUsage
+from memory.model.tools import MAX_ARGUMENT_CHARS, MAX_TOOL_CALLS, ToolCall
+from memory.model.transcript import clean_text, shorten_middle
+from memory.ports import ChatReply, ModelProvider, StopReason
+from memory.prompts.knowledge import LoopView, loop_request, question_request, structured_request
+
+MAX_CALLS_KEPT: Final = 64
+"""Of one reply; further ones are dropped, as if the model had not made them."""
+_KNOWN: Final = frozenset({*READ_TOOLS, *WRITE_TOOLS, *TALK_TOOLS})
+_NOTES: Final = {
+    "empty": "Your last reply was empty. Call a tool, or give the answer.",
+    "truncated": "Your last reply was cut off at its limit, and nothing of it was done. Make fewer or smaller calls, or be shorter.",
+}
+_NOT_IN_FORM: Final = "\n\nAn earlier try did not follow the schema."
+
+
+class KnowledgeModelActivities:
+    def __init__(self, desk: Desk, models: ModelProvider, meter: Meter) -> None:
+        self._desk = desk
+        self._models = models
+        self._meter = meter
+
+    @activity.defn(name=THINK)
+    @translated
+    async def think(self, job: ThinkInput) -> ThinkReply:
+        """The next reply of the loop's model, written down with the errors for calls that are not made at all."""
+        began = time.perf_counter()
+        async with heartbeats():
+            loop, entries = await asyncio.gather(self._desk.loop(job.ref), self._desk.entries(job.ref))
+            entry = next((one for one in entries if one.key == f"model/{job.step}"), None)
+            if entry is None:
+                entry = await self._ask(job, loop, entries)
+        return _reply(entry, elapsed_ms=since(began))
+
+    async def _ask(self, job: ThinkInput, loop: Loop, entries: Sequence[Entry]) -> Entry:
+        scope = job.ref.user.scope
+        hands = await self._desk.hands(scope, loop)
+        overview = await hands.tools.overview()
+        tools = () if job.last or job.structure else hands.tools.definitions(several_tables=len(overview) > 1)
+        model = self._models.model(job.plan.model)
+        view = LoopView(
+            loop=loop,
+            entries=[*in_reading_order(entries), *_note(job)],
+            overview=overview,
+            teams=hands.teams,
+            now=datetime.now(UTC),
+            tools=tools,
+            last=job.last,
+            timeout_s=job.plan.model_timeout_s,
+            reasoning=model.reasoning,
+        )
+        if job.structure:
+            answer = last_answer(entries) or ""
+            request = structured_request(view, answer + (_NOT_IN_FORM if job.problem else ""))
+        else:
+            request = loop_request(view)
+        reply = await self._meter.metered(model, scope).complete(request)
+        if reply.stop is StopReason.REFUSED:
+            raise ModelRejected("the model refuses to answer")
+        seen = max((one.number for one in entries), default=0)
+        kept = await self._desk.keep(job.ref, await _entries(job, loop, hands, reply, stage=request.stage, seen=seen))
+        return kept[0]
+
+    @activity.defn(name=ANSWER_QUESTION)
+    @translated
+    async def answer_question(self, job: QuestionInput) -> QuestionReply:
+        """Answer a side question from what the loop did so far, and write the answer down."""
+        desk, scope = self._desk, job.ref.user.scope
+        async with heartbeats():
+            loop, entries = await asyncio.gather(desk.loop(job.ref), desk.entries(job.ref))
+            asked = next((one for one in entries if one.number == job.entry and one.kind is EntryKind.SIDE_QUESTION), None)
+            if asked is None:
+                raise InvalidInput("there is no such question")
+            key = f"side_answer/{job.entry}"
+            if any(one.key == key for one in entries):
+                return QuestionReply(answered=True)
+            model = self._models.model(job.plan.model or loop.model or desk.rules.model)
+            view = LoopView(
+                loop=loop,
+                entries=[one for one in entries if one.kind not in (EntryKind.SIDE_QUESTION, EntryKind.SIDE_ANSWER)],
+                overview={},
+                now=datetime.now(UTC),
+                timeout_s=job.plan.model_timeout_s,
+                reasoning=model.reasoning,
+            )
+            request = question_request(view, str(asked.body.get("text") or ""))
+            reply = await self._meter.metered(model, scope).complete(request)
+            usage = {request.stage: stage_usage(reply.usage)}
+            text = shorten_middle(clean_text(reply.text).strip(), MAX_ANSWER_BYTES)
+            if not text or reply.stop is StopReason.REFUSED:
+                return QuestionReply(answered=False, problem="refused" if text else "empty", usage=usage)
+            body = {"question": asked.key, "text": text}
+            await desk.keep(job.ref, [Entry(key, EntryKind.SIDE_ANSWER, asked.step, body)])
+        return QuestionReply(answered=True, usage=usage)
+
+
+async def _entries(job: ThinkInput, loop: Loop, hands: Hands, reply: ChatReply, *, stage: str, seen: int) -> list[Entry]:
+    """The reply; what there is to say to a person who watches; results of calls that are not made."""
+    step = job.step
+    text = shorten_middle(clean_text(reply.text).strip(), MAX_ANSWER_BYTES)
+    cut = reply.stop is StopReason.LENGTH
+    calls = [] if job.last or job.structure or cut else _checked(reply.tool_calls[:MAX_CALLS_KEPT], step)
+    problem = "truncated" if cut else None if text or calls else "empty"
+    unstructured = False
+    if loop.response_format is not None and not calls and problem is None:
+        try:
+            await asyncio.to_thread(in_form, text, loop.response_format)
+        except NotInForm:
+            unstructured, problem = not job.structure, "response_format" if job.structure else None
+    kinds = [hands.tools.kind(call.name) if place < MAX_TOOL_CALLS else CallKind.REFUSED for place, call in enumerate(calls)]
+    body: dict[str, Any] = {
+        "text": text,
+        "calls": [
+            {"call_id": call.call_id, "name": call.name, "arguments": call.arguments, "raw": call.raw, "kind": kind.value}
+            for call, kind in zip(calls, kinds, strict=True)
+        ],
+        "model": reply.model,
+        "seen": seen,
+        "problem": problem,
+        "structured": job.structure,
+        "unstructured": unstructured,
+        "usage": {stage: stage_usage(reply.usage).model_dump()},
+    }
+    entries = [Entry(f"model/{step}", EntryKind.MODEL, step, body)]
+    if text and calls:
+        entries.append(Entry(f"notice/{step}", EntryKind.NOTICE, step, {"text": text}))
+    for place, (call, kind) in enumerate(zip(calls, kinds, strict=True)):
+        if kind is CallKind.REFUSED:
+            told, is_error = await _refusal(call, place, hands)
+            result = {"call_id": call.call_id, "name": call.name, "content": told, "is_error": is_error}
+            entries.append(Entry(f"result/{step}/{place}", EntryKind.RESULT, step, result))
+    return entries
+
+
+def _checked(calls: Sequence[ToolCall], step: int) -> list[ToolCall]:
+    """With ids that are there once; what is larger than a call may be has no arguments."""
+    seen: set[str] = set()
+    checked: list[ToolCall] = []
+    for place, call in enumerate(calls):
+        call_id = call.call_id if call.call_id and call.call_id not in seen else f"call_{step}_{place}"
+        seen.add(call_id)
+        arguments = call.arguments if len(call.raw) <= MAX_ARGUMENT_CHARS else None
+        raw = "" if arguments is not None else call.raw[:MAX_ARGUMENT_CHARS]
+        checked.append(ToolCall(call_id, call.name[:64], arguments, raw))
+    return checked
+
+
+async def _refusal(call: ToolCall, place: int, hands: Hands) -> tuple[str, bool]:
+    if place >= MAX_TOOL_CALLS:
+        told = f"not made: at most {MAX_TOOL_CALLS} calls in one reply; call it again"
+        return written({"error": "too_many_calls", "message": told}), True
+    if call.name == CLARIFY:
+        return written({"outcome": "nobody can be asked", "do": "go on, and state what you assume"}), False
+    outcome = await hands.tools.run(call, effect="", said=(), moved=(), now=datetime.now(UTC))
+    return outcome.content, outcome.is_error
+
+
+def _note(job: ThinkInput) -> list[Entry]:
+    text = None if job.structure else _NOTES.get(job.problem or "")
+    return (
+        [Entry("note", EntryKind.INTERJECTION, job.step, {"text": f"(From the program, not from the user.) {text}"})]
+        if text
+        else []
+    )
+
+
+def _reply(entry: Entry, *, elapsed_ms: int) -> ThinkReply:
+    body = entry.body
+    calls: list[dict[str, Any]] = body.get("calls") or []
+    kinds = [CallKind(call["kind"]) for call in calls]
+    used: dict[str, Any] = body.get("usage") or {}
+    return ThinkReply(
+        calls=tuple(
+            CallRef(index=place, name=call["name"] if call["name"] in _KNOWN or kind is not CallKind.REFUSED else "", kind=kind)
+            for place, (call, kind) in enumerate(zip(calls, kinds, strict=True))
+        ),
+        answered=not calls and body.get("problem") is None,
+        problem=body.get("problem"),
+        usage={stage: StageUsage.model_validate(one) for stage, one in used.items()},
+        elapsed_ms=elapsed_ms,
+        seen=int(body.get("seen") or 0),
+        entry=entry.number,
+        unstructured=bool(body.get("unstructured")),
+    )
