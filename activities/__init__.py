@@ -56,7 +56,7 @@ def build_activities(parts: Collaborators) -> Activities:
     turns = TurnActivities(parts.log, parts.directory, notices, parts.rules)
     profile = ProfileActivities(parts.profiles, parts.directory)
     windows = WindowActivities(parts.ledger, parts.directory, parts.stores, parts.index, parts.meter, parts.window_rules)
-    extraction = ExtractionActivities(parts.models, parts.ledger, parts.stores, parts.meter)
+    extraction = ExtractionActivities(parts.models, parts.ledger, parts.directory, parts.stores, parts.meter)
     sweep = SweepActivities(
         parts.log,
         parts.directory,

@@ -6,6 +6,7 @@ import time
 
 from memory.model.directory import MemoryFacts
 from memory.model.errors import RootClash
+from memory.model.owner import Owner, View
 from memory.model.scope import Scope
 from memory.ports import Directory
 
@@ -17,6 +18,11 @@ async def only_root(directory: Directory, scope: Scope, facts: MemoryFacts) -> s
     if facts.active_roots:
         return facts.active_roots[0]
     return (await directory.provision_root(scope.tenant, facts.space.root_folder)).folder
+
+
+async def teams_of(directory: Directory, scope: Scope) -> tuple[Owner, ...]:
+    """The teams that the user is in now, whoever asks; what they know may be read."""
+    return View.of(scope, await directory.teams(scope)).teams
 
 
 def since(began: float) -> int:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
-from activities.common import since
+from activities.common import since, teams_of
 from activities.errors import translated
 from activities.heartbeat import heartbeats
 from activities.model_steps import stage_usage
@@ -20,15 +20,16 @@ from memory.model.errors import InvalidInput
 from memory.model.names import EXTRACT_WINDOW
 from memory.model.window import CategoryExtraction, CategoryOutcome, Extraction, shown_events
 from memory.model.window_steps import ExtractReply, WindowRef
-from memory.ports import ModelProvider, WindowLedger
+from memory.ports import Directory, ModelProvider, WindowLedger
 
 
 class ExtractionActivities:
     """On the model queue."""
 
-    def __init__(self, models: ModelProvider, ledger: WindowLedger, stores: Stores, meter: Meter) -> None:
+    def __init__(self, models: ModelProvider, ledger: WindowLedger, directory: Directory, stores: Stores, meter: Meter) -> None:
         self._models = models
         self._ledger = ledger
+        self._directory = directory
         self._stores = stores
         self._meter = meter
 
@@ -52,7 +53,8 @@ class ExtractionActivities:
             events = shown_events(window, await self._ledger.window_events(window))
             specs = [spec_of(category) for category in window.categories]
             now = datetime.now(UTC)
-            known = await load_known(self._stores, scope, events, specs=specs, now=now)
+            teams = await teams_of(self._directory, scope) if any(spec.reads_teams for spec in specs) else ()
+            known = await load_known(self._stores, scope, events, specs=specs, now=now, teams=teams)
             model = self._meter.metered(self._models.model(job.model), scope)
             result = await Extractor(model, timeout_s=job.model_timeout_s).run(window, events, known, specs, now=now)
             await self._ledger.save_extraction(scope, result.extraction)

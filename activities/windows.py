@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import structlog
 from temporalio import activity
 
-from activities.common import since
+from activities.common import since, teams_of
 from activities.errors import translated
 from activities.heartbeat import heartbeats
 from activities.window_plan import NO_CATEGORY, Switches, WindowRules
@@ -55,6 +55,7 @@ class WindowActivities:
         self, ledger: WindowLedger, directory: Directory, stores: Stores, index: SearchIndex, meter: Meter, rules: WindowRules
     ) -> None:
         self._ledger = ledger
+        self._directory = directory
         self._stores = stores
         self._index = index
         self._meter = meter
@@ -148,6 +149,7 @@ class WindowActivities:
             refs=extraction.refs,
             stores=self._stores,
             now=window.planned_at,
+            teams=await teams_of(self._directory, scope) if spec.reads_teams else (),
         )
         applied = await spec.apply(items, context)
         if applied.refs or applied.dropped or found.refused:

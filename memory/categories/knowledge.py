@@ -25,6 +25,8 @@ from memory.ports import AddFact, ConfirmFact, FactChange
 
 CANDIDATES: Final = 12
 """Facts that a search gives for one statement."""
+TEAM_CANDIDATES: Final = 24
+"""Facts of the user and the user's teams; the user's own among them do not count."""
 SAME_SUBJECT: Final = 50
 MAX_SUBJECT_CHARS: Final = 200
 MAX_TITLE_CHARS: Final = 120
@@ -126,6 +128,10 @@ class _Book:
         ]
         if any(old.observed_at > fact.observed_at for old in rivals):
             return False
+        if not rivals and await self._known_to_team(item, fact):
+            # Theirs stays as it is, and the user sees it as it is: there is nothing to write but that this item is done.
+            self.changes.append(ConfirmFact(one.key, "", ()))
+            return True
         for old in rivals:
             self.ended[old.fact_id] = fact.fact_id
         self.added[fact.fact_id] = self.by_key[key] = fact
@@ -170,6 +176,21 @@ class _Book:
         for one in (*self.added.values(), *found):
             everything.setdefault(one.fact_id, one)
         return [one for one in everything.values() if self._live(one) is not None]
+
+    async def _known_to_team(self, item: KnowledgeItem, fact: Fact) -> bool:
+        """Whether a fact of one of the user's teams says the same."""
+        if not self.context.teams:
+            return False
+        view, own = View(self.context.window.scope, self.context.teams), self.owner.key
+        query = f"{fact.subject} {fact.statement}".strip()
+        found = [one.fact for one in await self.context.stores.search.search(view, query, limit=TEAM_CANDIDATES)]
+        if any(old.owner != own and is_same(fact.statement, old.statement) for old in found):
+            return True
+        meant = self.context.refs.get(item.related) if item.related is not None and item.relation == "same" else None
+        old = (await self.context.stores.facts.get(view, [meant])).get(meant) if meant is not None else None
+        if old is None or old.owner == own or old.status is not FactStatus.ACTIVE:
+            return False
+        return may_be_same(fact.statement, old.statement)
 
     def _fact(self, one: Grounded[KnowledgeItem], statement: str) -> Fact:
         item = one.item
@@ -231,5 +252,6 @@ SPEC: Final = CategorySpec(
     item=KnowledgeItem,
     apply=apply,
     check=check,
+    reads_teams=True,
     shielded_by=frozenset({"knowledgemanager", "knowledge", "knowledgebase", "factmanager", "factsmanager", "facts"}),
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 from memory.model.category import Category
 from memory.model.items import Dropped, Grounded, Item
+from memory.model.owner import Owner
 from memory.model.window import CategoryOutcome, StoredEvent, Window
 from memory.ports import ContactStore, FactStore, FunctionStore, GuidanceStore, TaskStore
 from memory.retrieval.facts import FactSearch
@@ -37,6 +38,8 @@ class ApplyContext:
     refs: Mapping[str, str]
     stores: Stores
     now: datetime
+    teams: tuple[Owner, ...] = ()
+    """The user's, where the category reads what they know. Nothing is ever written to them."""
 
     @property
     def origin(self) -> str:
@@ -72,5 +75,7 @@ class CategorySpec:
     apply: Apply
     check: Check | None = None
     shielded_by: frozenset[str] = frozenset()
+    reads_teams: bool = False
+    """It is told of what the user's teams know."""
     user_evidence: bool = True
     """At least one quote has to be somebody's other than the assistant's."""

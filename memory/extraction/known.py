@@ -14,7 +14,7 @@ from memory.model.errors import InvalidInput
 from memory.model.event import ASSISTANT_ID, USER_ID, MessageEvent
 from memory.model.evidence import normalised, text_of
 from memory.model.ids import short_hash
-from memory.model.owner import View
+from memory.model.owner import Owner, View
 from memory.model.scope import Scope
 from memory.model.task import LIVE_STATUSES
 from memory.model.window import StoredEvent
@@ -24,6 +24,7 @@ from memory.prompts.extraction import Known
 
 MAX_TASKS: Final = 50
 MAX_FACTS: Final = 20
+MAX_TEAM_FACTS: Final = 10
 MAX_CONTACTS: Final = 60
 PAGE: Final = 500
 MAX_READ: Final = 5_000
@@ -40,9 +41,17 @@ _WITHOUT_TEXTS: Final[Mapping[str, None]] = dict.fromkeys(TEXT_FIELDS)
 
 
 async def load_known(
-    stores: Stores, scope: Scope, events: Sequence[StoredEvent], *, specs: Sequence[CategorySpec], now: datetime
+    stores: Stores,
+    scope: Scope,
+    events: Sequence[StoredEvent],
+    *,
+    specs: Sequence[CategorySpec],
+    now: datetime,
+    teams: Sequence[Owner] = (),
 ) -> Known:
     """Read what these categories need to know.
+
+    ``teams``: the user's; their facts are told too, after the user's own.
 
     Whoever takes part in the window and is no contact yet becomes one, without a name, where a category is about people: its text
     needs a row to land in.
@@ -73,6 +82,10 @@ async def load_known(
         await stores.search.settle(View(scope))
         found = await stores.search.search(View(scope), query, limit=MAX_FACTS)
         facts = tuple(one.fact for one in found)
+        if teams:
+            own = Owner.user(scope).key
+            seen = await stores.search.search(View(scope, tuple(teams)), query, limit=MAX_FACTS + MAX_TEAM_FACTS)
+            facts += tuple(one.fact for one in seen if one.fact.owner != own)[:MAX_TEAM_FACTS]
     return Known(
         contacts=tuple(contacts[number] for number in sorted(contacts)),
         tasks=tuple(reversed(tasks)),

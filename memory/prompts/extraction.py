@@ -149,6 +149,7 @@ def _fact(number: int, fact: Fact) -> dict[str, Any]:
         "kind": fact.kind.value,
         "observed_at": stamp(fact.observed_at)[:10],
         "valid_until": stamp(fact.valid_until)[:10] if fact.valid_until else None,
+        "of_a_team": True if fact.owner.startswith("t/") else None,
     }
 
 

@@ -8,16 +8,19 @@ from typing import Any
 from temporalio.testing import ActivityEnvironment
 
 from activities.extraction import ExtractionActivities
-from memory.categories.spec import Stores
 from memory.metering import Meter
 from memory.model.category import Category
 from memory.model.event import MessageEvent
+from memory.model.fact import Fact
+from memory.model.near_duplicate import statement_key
+from memory.model.owner import Owner
 from memory.model.scope import Scope
 from memory.model.steps import UserRef
 from memory.model.window import Window
 from memory.model.window_steps import WindowRef
-from memory.ports import ChatReply, ChatRequest, StopReason, Usage
+from memory.ports import AddFact, ChatReply, ChatRequest, StopReason, Usage
 from memory.stores.tables import build_tables
+from tests.support.extracted import stores_on
 
 ANN = Scope.of("acme", "ann")
 AT = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -37,13 +40,37 @@ class Noting:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         self.shown += [message.text for message in request.messages]
-        return ChatReply(text='{"bios": []}', stop=StopReason.END, usage=Usage(1, 1), model=self.name)
+        return ChatReply(text='{"bios": [], "knowledge": []}', stop=StopReason.END, usage=Usage(1, 1), model=self.name)
+
+
+async def test_a_model_is_told_what_the_users_teams_know_and_no_other_team() -> None:
+    tables, model = build_tables("sqlite://"), Noting()
+    provider: Any = model
+    await tables.directory.set_teams(ANN, ["garden"])
+    for tenant, team, statement in (
+        ("acme", "garden", "The gate of the garden closes at six."),
+        ("acme", "boats", "The gate of the canary closes at six."),
+        ("globex", "garden", "The gate of the canary closes at seven."),
+    ):
+        owner = Owner.team(tenant, team)
+        fact = Fact(fact_id=owner.path, owner=owner.key, statement=statement, observed_at=AT, created_at=AT)
+        await tables.facts.apply(owner, [AddFact(owner.path, fact, statement_key(statement))], now=AT)
+    said = MessageEvent(event_id="e1", timestamp=AT, sender_id="user", content="When does the gate close?")
+    await tables.log.record_events(ANN, [said], now=AT)
+    await tables.windows.plan(
+        Window(scope=ANN, window_id="w1", first_seq=1, last_seq=1, events=1, categories=(Category.KNOWLEDGE,), planned_at=AT)
+    )
+    steps = ExtractionActivities(provider, tables.windows, tables.directory, stores_on(tables), Meter(tables.usage, cap=0))
+    job = WindowRef(user=UserRef.of(ANN), window_id="w1", attempt=0, model="noting", model_timeout_s=60)
+    await ActivityEnvironment().run(steps.extract_window, job)
+    await tables.aclose()
+    assert "The gate of the garden closes at six." in "\n".join(model.shown)
+    assert "canary" not in "\n".join(model.shown)
 
 
 async def test_what_was_said_where_memory_is_off_is_not_shown_to_a_model() -> None:
     tables, model = build_tables("sqlite://"), Noting()
     provider: Any = model
-    nothing_to_search: Any = None
     for space, text in (("default", "The gate closes at six."), ("lab", "The canary sings at noon.")):
         said = MessageEvent(event_id=space, timestamp=AT, sender_id="user", content=text)
         await tables.log.record_events(ANN, [said], space_id=space, now=AT)
@@ -58,15 +85,7 @@ async def test_what_was_said_where_memory_is_off_is_not_shown_to_a_model() -> No
         planned_at=AT,
     )
     await tables.windows.plan(window)
-    stores = Stores(
-        facts=tables.facts,
-        contacts=tables.contacts,
-        tasks=tables.tasks,
-        guidance=tables.guidance,
-        functions=tables.functions,
-        search=nothing_to_search,
-    )
-    steps = ExtractionActivities(provider, tables.windows, stores, Meter(tables.usage, cap=0))
+    steps = ExtractionActivities(provider, tables.windows, tables.directory, stores_on(tables), Meter(tables.usage, cap=0))
     job = WindowRef(user=UserRef.of(ANN), window_id="w1", attempt=0, model="noting", model_timeout_s=60)
     await ActivityEnvironment().run(steps.extract_window, job)
     await tables.aclose()

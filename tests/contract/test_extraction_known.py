@@ -112,6 +112,18 @@ async def test_facts_that_the_messages_touch_of_this_user_alone(stores: Stores) 
     assert all("(ada)" in fact.statement for fact in known.facts)
 
 
+async def test_facts_of_the_teams_that_the_user_is_in_are_told_after_the_users_own(stores: Stores) -> None:
+    mine, other = Owner.team("acme", "garden"), Owner.team("acme", "boats")
+    for owner in (Owner.user(SCOPE), mine, other, Owner.team("globex", "garden")):
+        fact = a_fact(f"The warehouse of {owner.path} opens at 8.", f"f-{owner.path}").model_copy(update={"owner": owner.key})
+        await stores.facts.apply(owner, [AddFact(f"e-{owner.path}", fact, statement_key(fact.statement))], now=NOW)
+    events = stored("When does the warehouse open?")
+    known = await load_known(stores, SCOPE, events, specs=specs(Category.KNOWLEDGE), now=NOW, teams=(mine,))
+    assert [fact.owner for fact in known.facts] == ["u/ada", "t/garden"]
+    assert [('"of_a_team": true' in line) for line in known_block(known).splitlines() if '"ref": "f' in line] == [False, True]
+    assert [fact.owner for fact in (await load(stores, "The warehouse?", asked=(Category.KNOWLEDGE,))).facts] == ["u/ada"]
+
+
 async def test_a_window_without_messages_asks_for_no_facts(stores: Stores) -> None:
     known = await load(stores, called("KnowledgeManager", "update", {"text": "x"}), asked=tuple(Category))
     assert known.facts == ()

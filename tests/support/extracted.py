@@ -48,6 +48,7 @@ class Memory:
     at: datetime = WEDNESDAY
     seq: int = 0
     number: int = 0
+    teams: tuple[Owner, ...] = ()
     last: tuple[Category, list[Grounded[Any]], ApplyContext] | None = None
 
     def window(self, *texts: str | tuple[str, str]) -> tuple[Window, list[StoredEvent]]:
@@ -111,7 +112,9 @@ class Memory:
             key = short_hash(self.scope.tenant, self.scope.user, window.window_id, category.value, content)
             kept.append(Grounded[Any](key=key, item=item, sources=sources))
         known = {"c0": "0", "c1": "1", **(refs or {})}
-        context = ApplyContext(window=window, events=events, refs=known, stores=self.stores, now=window.planned_at)
+        context = ApplyContext(
+            window=window, events=events, refs=known, stores=self.stores, now=window.planned_at, teams=self.teams
+        )
         self.last = (category, kept, context)
         applied = await spec.apply(kept, context)
         dropped = dict(applied.outcome.dropped)
