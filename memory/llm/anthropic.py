@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import anthropic
 from anthropic import AsyncAnthropic
-from anthropic.types import MessageParam, OutputConfigParam, TextBlockParam
+from anthropic.types import (
+    MessageParam,
+    OutputConfigParam,
+    TextBlockParam,
+    ToolChoiceParam,
+    ToolParam,
+    ToolResultBlockParam,
+    ToolUseBlockParam,
+)
 
+from memory.llm.tool_calls import arguments_object, numbered, settled
+from memory.llm.tool_text import as_text, with_text_calls
 from memory.llm.wire import (
     MAX_MODEL_NAME_CHARS,
     CallFailed,
@@ -22,7 +32,8 @@ from memory.llm.wire import (
     wire_text,
 )
 from memory.model.errors import ModelError, ModelUnavailable
-from memory.ports import ChatReply, ChatRequest, PromptPart, StopReason, Usage
+from memory.model.tools import ToolCall, ToolDefinition, ToolResult
+from memory.ports import ChatMessage, ChatReply, ChatRequest, PromptPart, StopReason, Usage
 
 BASE_URL: Final = "https://api.anthropic.com"
 MAX_BREAKPOINTS: Final = 4
@@ -55,9 +66,10 @@ class AnthropicModel(HttpChatModel):
     ``Usage.input_tokens`` counts all input, as for the other providers: read from the cache, written to it, and neither.
     """
 
-    def __init__(self, client: AsyncAnthropic, name: str, model: str, *, reasoning: bool) -> None:
+    def __init__(self, client: AsyncAnthropic, name: str, model: str, *, reasoning: bool, compatible: bool = False) -> None:
         super().__init__(name, model, reasoning=reasoning)
         self._client = client
+        self._compatible = compatible
 
     def _options(self, request: ChatRequest) -> frozenset[Option]:
         used: set[Option] = set()
@@ -65,11 +77,15 @@ class AnthropicModel(HttpChatModel):
             used.add(Option.TEMPERATURE)
         if request.schema is not None:
             used.add(Option.STRUCTURED)
+        if request.tools:
+            used.add(Option.TOOLS)
         return frozenset(used)
 
     async def _send(self, request: ChatRequest, off: frozenset[Option]) -> bytes:
         used = self._options(request) - off
-        system, messages = _prompt(request)
+        if Option.TOOLS not in used:
+            request = as_text(request)
+        tools, system, messages = _prompt(request)
         try:
             reply = await self._client.messages.with_raw_response.create(
                 model=self._model,
@@ -77,6 +93,8 @@ class AnthropicModel(HttpChatModel):
                 system=system or anthropic.omit,
                 messages=messages,
                 output_config=_output_config(request) if Option.STRUCTURED in used else anthropic.omit,
+                tools=tools or anthropic.omit,
+                tool_choice=_tool_choice(request) or anthropic.omit,
                 # The SDK has no argument for it any more, the API takes it.
                 extra_body={"temperature": 0} if Option.TEMPERATURE in used else None,
                 timeout=request.timeout_s,
@@ -93,6 +111,11 @@ class AnthropicModel(HttpChatModel):
             raise CallFailed(_connection_error(self._name, error)) from None
         return await reply.http_response.aread()
 
+    def _settled(self, reply: ChatReply, request: ChatRequest) -> ChatReply:
+        if self._compatible or Option.TOOLS in self._off:
+            reply = with_text_calls(reply, request)
+        return settled(reply, request)
+
     def _read(self, body: bytes) -> ChatReply:
         message = read_as(_Message, body, self)
         usage = message.usage or _Usage()
@@ -105,13 +128,21 @@ class AnthropicModel(HttpChatModel):
                 cached_input_tokens=usage.cache_read_input_tokens,
             ),
             model=(message.model or self._model)[:MAX_MODEL_NAME_CHARS],
+            tool_calls=numbered((block.id, block.name, block.input) for block in message.content or () if block.type == "tool_use"),
         )
 
 
-def _prompt(request: ChatRequest) -> tuple[list[TextBlockParam], list[MessageParam]]:
+_Block = TextBlockParam | ToolResultBlockParam | ToolUseBlockParam
+
+
+def _prompt(request: ChatRequest) -> tuple[list[ToolParam], list[TextBlockParam], list[MessageParam]]:
+    tools = [_tool(tool) for tool in request.tools]
+    if tools:
+        # Tools come before the system prompt in what is cached; they are the same for users whose instructions differ.
+        tools[-1]["cache_control"] = {"type": "ephemeral"}
     system = _blocks(request.system)
-    contents = [_blocks(message.parts) or [_no_text()] for message in request.messages]
-    marked = [block for blocks in (system, *contents) for block in blocks if "cache_control" in block]
+    contents = [_content(message) for message in request.messages]
+    marked = [block for blocks in (tools, system, *contents) for block in blocks if "cache_control" in block]
     # The first mark ends what all users share, the last ones end the longest prefixes.
     for block in marked[1 : len(marked) - MAX_BREAKPOINTS + 1]:
         del block["cache_control"]
@@ -121,7 +152,46 @@ def _prompt(request: ChatRequest) -> tuple[list[TextBlockParam], list[MessagePar
             messages.append({"role": "user", "content": content})
         else:
             messages.append({"role": "assistant", "content": content})
-    return system, messages
+    return tools, system, messages
+
+
+def _content(message: ChatMessage) -> list[_Block]:
+    """Results first, as the API wants it, then text, then calls. Empty text that is marked cacheable marks the last result."""
+    results = [_result(result) for result in message.tool_results]
+    text = _blocks(message.parts)
+    if results and not text and any(part.cacheable for part in message.parts):
+        results[-1]["cache_control"] = {"type": "ephemeral"}
+    return [*results, *text, *map(_call, message.tool_calls)] or [_no_text()]
+
+
+def _tool(tool: ToolDefinition) -> ToolParam:
+    return {"name": tool.name, "description": wire_text(tool.description), "input_schema": dict(tool.parameters)}
+
+
+def _call(call: ToolCall) -> ToolUseBlockParam:
+    return {
+        "type": "tool_use",
+        "id": wire_text(call.call_id),
+        "name": wire_text(call.name),
+        "input": dict(arguments_object(call)),
+    }
+
+
+def _result(result: ToolResult) -> ToolResultBlockParam:
+    made: ToolResultBlockParam = {
+        "type": "tool_result",
+        "tool_use_id": wire_text(result.call_id),
+        "content": wire_text(result.content) or "(nothing)",
+    }
+    if result.is_error:
+        made["is_error"] = True
+    return made
+
+
+def _tool_choice(request: ChatRequest) -> ToolChoiceParam | None:
+    if not request.tools or request.tool_choice == "auto":
+        return None
+    return {"type": "none"} if request.tool_choice == "none" else {"type": "any"}
 
 
 def _blocks(parts: Sequence[PromptPart]) -> list[TextBlockParam]:
@@ -168,9 +238,12 @@ def _connection_error(name: str, error: anthropic.AnthropicError) -> ModelError:
     return ModelUnavailable(f"{name} could not be reached or broke off ({type(cause).__name__})")
 
 
-class _Block(WireModel):
+class _ReplyBlock(WireModel):
     type: str
     text: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
 
 
 class _Usage(WireModel):
@@ -184,6 +257,6 @@ class _Message(WireModel):
     type: str
     """Required: it tells a reply from some other JSON."""
     model: str | None = None
-    content: list[_Block] | None = None
+    content: list[_ReplyBlock] | None = None
     stop_reason: str | None = None
     usage: _Usage | None = None

@@ -82,7 +82,8 @@ class AnthropicProvider:
         self._access.check(name, model, example="anthropic:claude-haiku-4-5")
         if self._client is None:
             self._client = anthropic_client(base_url=self._access.base_url, api_key=self._access.key)
-        return AnthropicModel(self._client, name, model, reasoning=re.search(self._reasoning, name) is not None)
+        reasoning = re.search(self._reasoning, name) is not None
+        return AnthropicModel(self._client, name, model, reasoning=reasoning, compatible=bool(self._access.base_url))
 
     async def aclose(self) -> None:
         client, self._client = self._client, None

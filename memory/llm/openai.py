@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 import openai
 from openai import AsyncOpenAI
-from openai.types.chat import ChatCompletionMessageParam
+from openai.types.chat import (
+    ChatCompletionFunctionToolParam,
+    ChatCompletionMessageFunctionToolCallParam,
+    ChatCompletionMessageParam,
+)
 from openai.types.shared_params import ResponseFormatJSONSchema
 
+from memory.llm.tool_calls import arguments_text, numbered, settled
+from memory.llm.tool_text import as_text, with_text_calls
 from memory.llm.wire import (
     MAX_MODEL_NAME_CHARS,
     CallFailed,
@@ -23,6 +29,7 @@ from memory.llm.wire import (
     wire_text,
 )
 from memory.model.errors import ModelError, ModelRejected, ModelUnavailable
+from memory.model.tools import ToolCall, ToolDefinition
 from memory.ports import ChatReply, ChatRequest, StopReason, Usage
 
 BASE_URL: Final = "https://api.openai.com/v1"
@@ -67,12 +74,16 @@ class OpenAIModel(HttpChatModel):
             used.add(Option.TEMPERATURE)
         if request.schema is not None:
             used.add(Option.STRUCTURED)
+        if request.tools:
+            used.add(Option.TOOLS)
         return frozenset(used)
 
     async def _send(self, request: ChatRequest, off: frozenset[Option]) -> bytes:
         used = self._options(request) - off
         # One of the two names; the server's word that it does not know the first one turns to the other.
         old_name = self._compatible != (Option.LIMIT in off)
+        if Option.TOOLS not in used:
+            request = as_text(request)
         try:
             reply = await self._client.chat.completions.with_raw_response.create(
                 model=self._model,
@@ -81,6 +92,8 @@ class OpenAIModel(HttpChatModel):
                 max_completion_tokens=openai.omit if old_name else request.max_output_tokens,
                 temperature=0 if Option.TEMPERATURE in used else openai.omit,
                 response_format=_response_format(request) if Option.STRUCTURED in used else openai.omit,
+                tools=[_tool(tool) for tool in request.tools] or openai.omit,
+                tool_choice=openai.omit if not request.tools or request.tool_choice == "auto" else request.tool_choice,
                 timeout=request.timeout_s,
             )
         except openai.APITimeoutError:
@@ -94,6 +107,11 @@ class OpenAIModel(HttpChatModel):
         except openai.OpenAIError as error:
             raise CallFailed(_connection_error(self._name, error)) from None
         return reply.content
+
+    def _settled(self, reply: ChatReply, request: ChatRequest) -> ChatReply:
+        if self._compatible or Option.TOOLS in self._off:
+            reply = with_text_calls(reply, request)
+        return settled(reply, request)
 
     def _read(self, body: bytes) -> ChatReply:
         completion = read_as(_Completion, body, self)
@@ -111,6 +129,7 @@ class OpenAIModel(HttpChatModel):
                 cached_input_tokens=usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else 0,
             ),
             model=(completion.model or self._model)[:MAX_MODEL_NAME_CHARS],
+            tool_calls=() if refused else choice.message.calls,
         )
 
 
@@ -121,11 +140,31 @@ def _messages(request: ChatRequest) -> list[ChatCompletionMessageParam]:
         messages.append({"role": "system", "content": wire_text(request.system_text)})
     for message in request.messages:
         text = wire_text(message.text)
-        if message.role == "user":
+        for result in message.tool_results:
+            messages.append({"role": "tool", "tool_call_id": wire_text(result.call_id), "content": wire_text(result.content)})
+        if message.role == "assistant":
+            calls: list[ChatCompletionMessageFunctionToolCallParam] = [
+                {
+                    "id": wire_text(call.call_id),
+                    "type": "function",
+                    "function": {"name": wire_text(call.name), "arguments": arguments_text(call)},
+                }
+                for call in message.tool_calls
+            ]
+            if calls:
+                messages.append({"role": "assistant", "content": text or None, "tool_calls": calls})
+            else:
+                messages.append({"role": "assistant", "content": text})
+        elif text or not message.tool_results:
             messages.append({"role": "user", "content": text})
-        else:
-            messages.append({"role": "assistant", "content": text})
     return messages
+
+
+def _tool(tool: ToolDefinition) -> ChatCompletionFunctionToolParam:
+    return {
+        "type": "function",
+        "function": {"name": tool.name, "description": wire_text(tool.description), "parameters": dict(tool.parameters)},
+    }
 
 
 def _response_format(request: ChatRequest) -> ResponseFormatJSONSchema:
@@ -157,9 +196,28 @@ class _Part(WireModel):
     text: str | None = None
 
 
+class _Function(WireModel):
+    name: str | None = None
+    arguments: Any = None
+    """JSON text; an object from some servers."""
+
+
+class _Call(WireModel):
+    id: str | None = None
+    function: _Function | None = None
+
+
 class _Message(WireModel):
     content: str | list[_Part] | None = None
     refusal: str | None = None
+    tool_calls: list[_Call] | None = None
+    function_call: _Function | None = None
+    """The older form, of one call."""
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        given = self.tool_calls or ([_Call(function=self.function_call)] if self.function_call else [])
+        return numbered((call.id, call.function.name, call.function.arguments) for call in given if call.function)
 
     @property
     def text(self) -> str:

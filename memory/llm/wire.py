@@ -41,6 +41,8 @@ class Option(StrEnum):
     TEMPERATURE = "temperature"
     LIMIT = "output limit"
     """Not left out but given under its other name (``max_tokens``, ``max_completion_tokens``)."""
+    TOOLS = "tools"
+    """Not left out but described in the prompt, and their calls read from the text."""
 
 
 _NAMED_BY: Final[Mapping[Option, re.Pattern[str]]] = {
@@ -50,6 +52,14 @@ _NAMED_BY: Final[Mapping[Option, re.Pattern[str]]] = {
     Option.LIMIT: re.compile(
         r"(?=.*\bmax_(?:completion_)?tokens\b)"
         r"(?=.*(?:unsupported|not supported|unrecogni[sz]ed|unknown|unexpected|extra|not permitted))",
+        re.IGNORECASE | re.DOTALL,
+    ),
+    # A complaint about one tool's schema is no word against tools.
+    Option.TOOLS: re.compile(
+        r"\A(?!.*schema)"
+        r"(?=.*(?:\btools?\b|\btool_choice\b|tool.?(?:use|call)|function.?call))"
+        r"(?=.*(?:support|unrecogni[sz]ed|unknown|unexpected|extra|not (?:permitted|allowed|enabled|available|implemented)"
+        r"|requires? (?:--|to be)|--(?:jinja|enable)))",
         re.IGNORECASE | re.DOTALL,
     ),
 }
@@ -74,7 +84,7 @@ class CallFailed(Exception):
 class HttpChatModel(ChatModel, ABC):
     """One model behind an HTTP API.
 
-    A call is one request. The exception: a server that refuses an option (structured output, temperature, the name of the
+    A call is one request. The exception: a server that refuses an option (structured output, temperature, tools, the name of the
     output limit) with an error that names it is asked again at once without it, within the same time bound; when that
     works the option stays off for the life of this object. A refused request is not answered and costs no tokens.
     """
@@ -119,7 +129,7 @@ class HttpChatModel(ChatModel, ABC):
             if learned:
                 self._off |= learned
                 logger.warning("%s does not take %s; asking without from now on", self._name, ", ".join(sorted(learned)))
-            return self._read(body)
+            return self._settled(self._read(body), request)
 
     @abstractmethod
     def _options(self, request: ChatRequest) -> frozenset[Option]:
@@ -132,6 +142,10 @@ class HttpChatModel(ChatModel, ABC):
     @abstractmethod
     def _read(self, body: bytes) -> ChatReply:
         """Raises ModelUnavailable for a body that is not a reply of this API."""
+
+    @abstractmethod
+    def _settled(self, reply: ChatReply, request: ChatRequest) -> ChatReply:
+        """The reply with the calls that count, whether they came as such or in its text."""
 
     def timed_out(self, request: ChatRequest) -> ModelTimedOut:
         return ModelTimedOut(f"{self._name} gave no complete reply within {request.timeout_s:g} s")
@@ -276,11 +290,22 @@ class WireModel(BaseModel):
 
 Shape = TypeVar("Shape", bound=WireModel)
 
+_SURROGATES = re.compile(
+    rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+
+
+def _joinable(body: bytes) -> bytes:
+    """The JSON with escapes of lone surrogates as U+FFFD: a cut emoji must not make a whole reply unreadable."""
+    if b"\\ud" not in body and b"\\uD" not in body:
+        return body
+    return _SURROGATES.sub(lambda match: match[1] + (match[2] or rb"\ufffd"), body)
+
 
 def read_as(shape: type[Shape], body: bytes, model: HttpChatModel) -> Shape:
     """Raises ModelUnavailable, which says what kind of thing was wrong and none of the text."""
     try:
-        return shape.model_validate_json(body)
+        return shape.model_validate_json(_joinable(body))
     except ValidationError as error:
         raise model.unreadable(
             str(error.errors(include_url=False, include_input=False, include_context=False)[0]["type"])

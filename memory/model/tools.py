@@ -25,13 +25,15 @@ class ToolDefinition:
 class ToolCall:
     """What a model asked for; untrusted. ``arguments`` None: ``raw`` is no JSON object; the call is answered with an error.
 
-    ``call_id``: the provider's, or one made from the position for a call that stood in the text.
+    ``call_id``: the provider's, or one made from the position for a call that stood in the text. ``beyond``: it is one more than
+    :data:`MAX_TOOL_CALLS`, and answered with an error too.
     """
 
     call_id: str
     name: str
     arguments: Mapping[str, Any] | None = field(repr=False)
     raw: str = field(default="", repr=False)
+    beyond: bool = False
 
 
 @dataclass(frozen=True, slots=True)
