@@ -415,12 +415,19 @@ class Directory(Protocol):
 
     async def set_preference(self, scope: Scope, *, allow_user_memory: bool) -> None: ...
 
-    async def set_teams(self, scope: Scope, team_ids: Sequence[str]) -> None:
-        """The teams that the user belongs to, by outside id; in place of those before."""
+    async def set_teams(self, scope: Scope, team_ids: Sequence[str], *, read_only: Collection[str] = ()) -> None:
+        """The teams that the user belongs to, by outside id; in place of those before.
+
+        ``read_only``: those of them whose knowledge the user reads and does not write.
+        """
         ...
 
     async def teams(self, scope: Scope) -> Sequence[str]:
         """Outside ids of the user's teams, by name."""
+        ...
+
+    async def memberships(self, scope: Scope) -> Mapping[str, bool]:
+        """The user's teams by outside id, and whether the user may write to their knowledge."""
         ...
 
     async def tenants(self) -> Sequence[str]:

@@ -98,6 +98,20 @@ class TestTeams:
         await tables.directory.set_teams(ANN, [])
         assert await tables.directory.teams(ANN) == []
 
+    async def test_who_may_write_is_said_with_the_teams(self, tables: Tables) -> None:
+        long = "x" * 4096
+        await tables.directory.set_teams(ANN, ["sales", "ops", long], read_only=["ops", long])
+        assert await tables.directory.memberships(ANN) == {"ops": False, "sales": True, long: False}
+        assert await tables.directory.teams(ANN) == ["ops", "sales", long]
+        await tables.directory.set_teams(ANN, ["sales", "ops"], read_only=["sales"])
+        assert await tables.directory.memberships(ANN) == {"ops": True, "sales": False}
+        await tables.directory.set_teams(ANN, ["sales"])
+        assert await tables.directory.memberships(ANN) == {"sales": True}
+        with pytest.raises(InvalidInput, match="not among"):
+            await tables.directory.set_teams(ANN, ["ops"], read_only=["sales"])
+        assert await tables.directory.memberships(ANN) == {"sales": True}
+        assert await tables.directory.memberships(BOB) == {}
+
     async def test_teams_of_others_are_untouched(self, tables: Tables) -> None:
         for scope in (ANN, BOB, GLOBEX_ANN):
             await tables.directory.set_teams(scope, [f"{scope.tenant}-{scope.user}"])

@@ -15,7 +15,9 @@ from memory.stores.tables.directory import SqlDirectory
 from memory.stores.tables.engine import BUSY_TIMEOUT_S, CALL_TIMEOUT_S, WRITE_OPTION, Database, database_url, is_in_memory
 from memory.stores.tables.event_log import SqlEventLog
 from memory.stores.tables.facts import SqlFacts
+from memory.stores.tables.knowledge import SqlKnowledge
 from memory.stores.tables.library import SqlFunctions, SqlGuidance
+from memory.stores.tables.loops import SqlLoops
 from memory.stores.tables.tasks import SqlTasks
 from memory.stores.tables.terms import SqlTerms
 from memory.stores.tables.usage import SqlUsage
@@ -28,6 +30,8 @@ __all__ = [
     "SqlFacts",
     "SqlFunctions",
     "SqlGuidance",
+    "SqlKnowledge",
+    "SqlLoops",
     "SqlTasks",
     "SqlTerms",
     "SqlUsage",
@@ -51,6 +55,8 @@ class Tables:
     tasks: SqlTasks
     guidance: SqlGuidance
     functions: SqlFunctions
+    knowledge: SqlKnowledge
+    loops: SqlLoops
     database: Database
 
     @property
@@ -95,5 +101,7 @@ def build_tables(
         tasks=SqlTasks(database),
         guidance=SqlGuidance(database),
         functions=SqlFunctions(database),
+        knowledge=SqlKnowledge(database),
+        loops=SqlLoops(database),
         database=database,
     )

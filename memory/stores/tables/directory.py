@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -93,12 +93,21 @@ class SqlDirectory(Directory):
         row = {"tenant": scope.tenant, "user_id": scope.user, "allow_user_memory": allow_user_memory}
         await self._database.write(lambda c: c.execute(self._writes.save_preference, row))
 
-    async def set_teams(self, scope: Scope, team_ids: Sequence[str]) -> None:
+    async def set_teams(self, scope: Scope, team_ids: Sequence[str], *, read_only: Collection[str] = ()) -> None:
         if len(team_ids) > MAX_TEAMS:
             raise InvalidInput(f"{len(team_ids)} teams of one user; at most {MAX_TEAMS} are accepted")
         keys = {encode_segment(team_id, what="team id"): team_id for team_id in team_ids}
+        reads = {encode_segment(team_id, what="team id") for team_id in read_only}
+        if not reads <= keys.keys():
+            raise InvalidInput(f"{len(reads - keys.keys())} of the read-only teams are not among the user's teams")
         rows = [
-            {"tenant": scope.tenant, "user_id": scope.user, "team_key": key, "team_id_long": raw if "=h" in key else None}
+            {
+                "tenant": scope.tenant,
+                "user_id": scope.user,
+                "team_key": key,
+                "team_id_long": raw if "=h" in key else None,
+                "can_write": key not in reads,
+            }
             for key, raw in sorted(keys.items())
         ]
 
@@ -116,12 +125,16 @@ class SqlDirectory(Directory):
         await self._database.write(work)
 
     async def teams(self, scope: Scope) -> Sequence[str]:
+        return list(await self.memberships(scope))
+
+    async def memberships(self, scope: Scope) -> Mapping[str, bool]:
         wanted = (
-            select(TEAM_MEMBERS.c.team_key, TEAM_MEMBERS.c.team_id_long)
+            select(TEAM_MEMBERS.c.team_key, TEAM_MEMBERS.c.team_id_long, TEAM_MEMBERS.c.can_write)
             .where(TEAM_MEMBERS.c.tenant == scope.tenant, TEAM_MEMBERS.c.user_id == scope.user)
             .order_by(TEAM_MEMBERS.c.team_key)
         )
-        return await self._database.read(lambda c: [row.team_id_long or decode_segment(row.team_key) for row in c.execute(wanted)])
+        rows = await self._database.read(lambda c: c.execute(wanted).all())
+        return {row.team_id_long or decode_segment(row.team_key): row.can_write for row in rows}
 
     async def tenants(self) -> Sequence[str]:
         wanted = select(ROOTS.c.tenant).distinct().order_by(ROOTS.c.tenant)

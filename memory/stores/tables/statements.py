@@ -101,6 +101,7 @@ class Writes:
     save_root: Executable
     """``active`` of an existing root is overwritten."""
     save_team: Executable
+    """``can_write`` of an existing membership is overwritten."""
 
 
 def writes(dialect_name: str) -> Writes:
@@ -114,7 +115,7 @@ def writes(dialect_name: str) -> Writes:
         last_event_at=bindparam("b_at"),
         text_since=bindparam("b_at"),
     )
-    spaces, preferences, roots = upsert(SPACES), upsert(PREFERENCES), upsert(ROOTS)
+    spaces, preferences, roots, teams = upsert(SPACES), upsert(PREFERENCES), upsert(ROOTS), upsert(TEAM_MEMBERS)
     return Writes(
         take_numbers=numbers.on_conflict_do_update(
             index_elements=["tenant", "user_id"],
@@ -136,5 +137,7 @@ def writes(dialect_name: str) -> Writes:
             index_elements=["tenant", "user_id"], set_={"allow_user_memory": preferences.excluded.allow_user_memory}
         ),
         save_root=roots.on_conflict_do_update(index_elements=["tenant", "folder"], set_={"active": roots.excluded.active}),
-        save_team=upsert(TEAM_MEMBERS).on_conflict_do_nothing(),
+        save_team=teams.on_conflict_do_update(
+            index_elements=["tenant", "user_id", "team_key"], set_={"can_write": teams.excluded.can_write}
+        ),
     )
