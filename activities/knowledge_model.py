@@ -38,7 +38,7 @@ MAX_CALLS_KEPT: Final = 64
 _KNOWN: Final = frozenset({*READ_TOOLS, *WRITE_TOOLS, *TALK_TOOLS})
 _NOTES: Final = {
     "empty": "Your last reply was empty. Call a tool, or give the answer.",
-    "truncated": "Your last reply was cut off at its limit, and nothing of it was done. Make fewer or smaller calls, or be shorter.",
+    "truncated": "Your last reply was cut off at its limit, and nothing of it was done. Make fewer, smaller calls, or be shorter.",
 }
 _NOT_IN_FORM: Final = "\n\nAn earlier try did not follow the schema."
 
