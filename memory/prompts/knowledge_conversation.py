@@ -31,6 +31,8 @@ WORK_BYTES: Final = 48 * 1024
 NOT_RECORDED: Final = '{"error": "not_run", "message": "this call was not carried out"}'
 SHORTENED_NOTE: Final = "[earlier result, shortened: {left} bytes left out; call the tool again if they are needed] "
 ARGUMENT_NOTE: Final = "[{size} characters, left out here]"
+NOTE_KEY: Final = "note"
+"""Of an entry in which the program speaks and not the caller."""
 GO_ON: Final = "<note>\nGo on: call tools, or answer if the request is met.\n</note>"
 
 _TAGS = "request|interjection|answer|chat|tables|destinations?|now|limit|note|work|state|question|result"
@@ -72,14 +74,12 @@ def conversation(opening: PromptPart, entries: Sequence[Entry], *, ending: str =
     for number, step in enumerate(steps):
         if number == 0:
             messages.append(ChatMessage("user", tuple(opened)))
-        messages.append(
-            ChatMessage(
-                "assistant", (PromptPart(step.text),) if step.text else (), tool_calls=tuple(_call(step, one) for one in step.calls)
-            )
-        )
-        results = tuple(_shown(step, call) for call in step.calls)
-        text = "\n".join(step.said) or ("" if results else GO_ON)
-        messages.append(ChatMessage("user", (PromptPart(text),) if text else (), tool_results=results))
+        text = (PromptPart(step.text),) if step.text else ()
+        places = range(len(step.calls))
+        messages.append(ChatMessage("assistant", text, tool_calls=tuple(_call(step, number, place) for place in places)))
+        results = tuple(_shown(step, number, place) for place in places)
+        told = "\n".join(step.said) or ("" if results else GO_ON)
+        messages.append(ChatMessage("user", (PromptPart(told),) if told else (), tool_results=results))
     if not steps:
         messages.append(ChatMessage("user", tuple(opened)))
     last = messages[-1]
@@ -139,7 +139,7 @@ def _steps(entries: Sequence[Entry]) -> tuple[list[str], list[_Step]]:
         match entry.kind:
             case EntryKind.MODEL:
                 step = _Step(presentable(_text(body, "text"), MODEL_TEXT_BYTES).strip(), _calls(body))
-                if step.text or step.calls:
+                if (step.text or step.calls) and not body.get("structured"):
                     steps.append(step)
             case EntryKind.RESULT:
                 call_id = _text(body, "call_id")
@@ -148,7 +148,7 @@ def _steps(entries: Sequence[Entry]) -> tuple[list[str], list[_Step]]:
                     name, content = _text(body, "name"), _text(body, "content")
                     step.results[call_id] = ToolResult(call_id, name, content, bool(body.get("is_error")))
             case EntryKind.INTERJECTION | EntryKind.ANSWER:
-                tag = "answer" if entry.kind is EntryKind.ANSWER else "interjection"
+                tag = "answer" if entry.kind is EntryKind.ANSWER else "note" if entry.key == NOTE_KEY else "interjection"
                 (steps[-1].said if steps else first).append(said_block(tag, _text(body, "text")))
             case _:
                 pass
@@ -204,8 +204,14 @@ def _bound(steps: Sequence[_Step]) -> None:
                     break
 
 
-def _call(step: _Step, call: ToolCall) -> ToolCall:
+def _wire_id(number: int, place: int) -> str:
+    """An id that every provider takes (some want nine letters and digits) and that is there once in a conversation."""
+    return f"s{number % 10_000:04d}c{place % 1_000:03d}"
+
+
+def _call(step: _Step, number: int, place: int) -> ToolCall:
     """As it was made; of a step that is shown short without the long arguments."""
+    call = replace(step.calls[place], call_id=_wire_id(number, place))
     if not step.short or not call.arguments:
         return call
     sizes = {name: len(json.dumps(value, ensure_ascii=False)) for name, value in call.arguments.items()}
@@ -218,16 +224,17 @@ def _call(step: _Step, call: ToolCall) -> ToolCall:
     return replace(call, arguments=kept)
 
 
-def _shown(step: _Step, call: ToolCall) -> ToolResult:
+def _shown(step: _Step, number: int, place: int) -> ToolResult:
+    call = step.calls[place]
     result = step.results.get(call.call_id)
     if result is None:
-        return ToolResult(call.call_id, call.name, NOT_RECORDED, is_error=True)
+        return ToolResult(_wire_id(number, place), call.name, NOT_RECORDED, is_error=True)
     share = min(MAX_RESULT_BYTES, STEP_RESULTS_BYTES // max(1, len(step.results)))
     content = presentable(result.content, share)
     size = len(content.encode("utf-8"))
     if step.short and size > SHORT_RESULT_BYTES:
         content = SHORTENED_NOTE.format(left=size - SHORT_RESULT_BYTES) + shorten_middle(content, SHORT_RESULT_BYTES)
-    return ToolResult(call.call_id, call.name, content, result.is_error)
+    return ToolResult(_wire_id(number, place), call.name, content, result.is_error)
 
 
 def _text(body: Mapping[str, Any], name: str) -> str:
