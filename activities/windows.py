@@ -39,11 +39,12 @@ from memory.model.window_steps import (
     IndexInput,
     IndexReply,
     ReconcileInput,
+    ReconcilePlace,
     ReconcileReply,
     WindowPlan,
 )
 from memory.ports import Directory, NextEvents, WindowLedger, WindowResult
-from memory.retrieval import SearchIndex
+from memory.retrieval import Cursor, SearchIndex
 
 _log = structlog.get_logger("afterturn.windows")
 
@@ -220,14 +221,19 @@ class WindowActivities:
     async def reconcile(self, job: ReconcileInput) -> ReconcileReply:
         """Compare rows with vectors over everybody and mend what differs."""
         began = time.perf_counter()
+        cursors = {kind: Cursor(place.row, place.point, place.user and place.user.scope) for kind, place in job.places.items()}
         async with heartbeats():
-            report = await self._index.reconcile(limit=job.limit)
+            report = await self._index.reconcile(limit=job.limit, cursors=cursors)
         if any(report.repaired.values()):
             _log.warning("drift_repaired", missing=dict(report.missing), orphaned=dict(report.orphaned), stale=dict(report.stale))
         meter = activity.metric_meter().create_counter("afterturn_drift", "vectors that did not agree with their rows")
         for kind, count in report.repaired.items():
             meter.add(count, {"kind": kind})
         return ReconcileReply(
+            places={
+                kind: ReconcilePlace(row=one.row, point=one.point, user=one.user and UserRef.of(one.user))
+                for kind, one in cursors.items()
+            },
             checked=dict(report.checked),
             missing=dict(report.missing),
             orphaned=dict(report.orphaned),

@@ -133,13 +133,28 @@ class WindowStatusReply(Payload):
     last_reason: str | None = None
 
 
+class ReconcilePlace(Payload):
+    """Where a pass over one kind of document ended: the last row (owner path, document id), point and user. None: at the end."""
+
+    row: tuple[str, str] | None = None
+    point: str | None = None
+    user: UserRef | None = None
+
+
 class ReconcileInput(Payload):
+    """``places``: by kind, where to go on; the workflow takes them from the pass before."""
+
     limit: int = 10_000
+    places: dict[str, ReconcilePlace] = Field(default_factory=dict[str, ReconcilePlace])
 
 
 class ReconcileReply(Payload):
-    """Drift between rows and vectors, by kind of document: what was looked at, missing, orphaned, stale, and mended."""
+    """Drift between rows and vectors, by kind of document: what was looked at, missing, orphaned, stale, and mended.
 
+    ``places``: where the next pass goes on.
+    """
+
+    places: dict[str, ReconcilePlace] = Field(default_factory=dict[str, ReconcilePlace])
     checked: dict[str, int] = Field(default_factory=dict[str, int])
     missing: dict[str, int] = Field(default_factory=dict[str, int])
     orphaned: dict[str, int] = Field(default_factory=dict[str, int])

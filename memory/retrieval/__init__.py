@@ -3,7 +3,7 @@
 from memory.retrieval.documents import Documents
 from memory.retrieval.events import EventIndex, FoundEvent
 from memory.retrieval.facts import FactSearch, FoundFact
-from memory.retrieval.reconcile import ReconcileReport
+from memory.retrieval.reconcile import Cursor, ReconcileReport
 from memory.retrieval.search_index import SearchIndex
 
-__all__ = ["Documents", "EventIndex", "FactSearch", "FoundEvent", "FoundFact", "ReconcileReport", "SearchIndex"]
+__all__ = ["Cursor", "Documents", "EventIndex", "FactSearch", "FoundEvent", "FoundFact", "ReconcileReport", "SearchIndex"]

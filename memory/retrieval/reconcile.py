@@ -47,7 +47,7 @@ class ReconcileReport:
 
 @dataclass
 class Cursor:
-    """Where the last run ended, of one kind. None: begin at the first. Kept by the process; a new one begins anew."""
+    """Where the last pass ended, of one kind. None: begin at the first."""
 
     row: Place | None = None
     point: str | None = None

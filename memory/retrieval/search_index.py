@@ -53,7 +53,6 @@ class SearchIndex:
         self.facts = FactSearch(facts, self.documents)
         self.events = EventIndex(ledger, contacts, self.documents)
         self._ledger = ledger
-        self._cursors: dict[str, Cursor] = {}
         self._sources: tuple[DocumentSource, ...] = (facts, contacts, guidance, functions)
 
     @property
@@ -65,16 +64,21 @@ class SearchIndex:
         owner = None if scope is None else Owner.user(scope)
         return sum([await self.documents.sync(source, owner=owner, limit=SYNC_LIMIT) for source in self._sources])
 
-    async def reconcile(self, *, limit: int, repair: bool = True) -> ReconcileReport:
-        """Compare rows with vectors over everybody, about ``limit`` rows of each kind; the next call goes on from there.
+    async def reconcile(self, *, limit: int, repair: bool = True, cursors: dict[str, Cursor] | None = None) -> ReconcileReport:
+        """Compare rows with vectors over everybody, about ``limit`` rows of each kind.
+
+        Args:
+            limit: of rows of each kind.
+            repair: mend what differs.
+            cursors: by kind, where to begin; where the pass ended is written there for the next one. None: from the first row.
 
         Raises StoreUnavailable, or what the embedder raises.
         """
-        report = ReconcileReport()
+        report, cursors = ReconcileReport(), {} if cursors is None else cursors
         for source in self._sources:
-            cursor = self._cursors.setdefault(source.kind, Cursor())
+            cursor = cursors.setdefault(source.kind, Cursor())
             await reconcile_documents(self.documents, source, report, cursor, limit=limit, repair=repair)
-        cursor = self._cursors.setdefault(KIND, Cursor())
+        cursor = cursors.setdefault(KIND, Cursor())
         await reconcile_events(self.documents, self._ledger, self.events, report, cursor, limit=limit, repair=repair)
         return report
 

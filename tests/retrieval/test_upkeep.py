@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 
+from activities.windows import WindowActivities
+from memory.metering import Meter
 from memory.model.errors import InvalidInput, InvalidSettings, StoreUnavailable
 from memory.model.event import Event, MessageEvent
 from memory.model.lexical import document_terms
 from memory.model.owner import Owner
 from memory.model.scope import Scope
 from memory.model.window import Window, WindowState
+from memory.model.window_steps import ReconcileInput, ReconcilePlace, ReconcileReply
 from memory.ports import Expirable, Point, SparseVector, TermStatistics, WindowResult
+from memory.retrieval import Cursor
 from memory.retrieval.documents import point_id
+from tests.activities.test_window_plan import RULES
 from tests.retrieval.conftest import ToyEmbedder, World
 from tests.support.records import ANN, ANNS, BOB, BOBS, NOW
 
@@ -83,11 +90,25 @@ class TestReconcile:
         await world.vectors.delete(
             "afterturn_facts", [point_id(owner, "facts", name) for owner, name in ((ANNS, "f1"), (BOBS, "b1"))]
         )
-        reports = [await world.index.reconcile(limit=1) for _ in range(3)]
+        places: dict[str, Cursor] = {}
+        reports = [await world.index.reconcile(limit=1, cursors=places) for _ in range(3)]
         assert [report.checked["facts"] for report in reports[:2]] == [5, 5]
         assert sum(report.missing["facts"] for report in reports) == 2
         assert sum(report.orphaned["facts"] for report in reports) == 0
         assert await world.points("facts") == 10
+
+    async def test_another_process_goes_on_where_the_result_of_the_last_pass_says(self, world: World) -> None:
+        await filled(world)
+        places: dict[str, ReconcilePlace] = {}
+        looked_at: list[tuple[int, int]] = []
+        for _ in range(2):
+            unused: Any = None
+            meter, index = Meter(world.tables.usage, cap=0), world.another(world.embedder)
+            steps = WindowActivities(world.tables.windows, unused, unused, index, meter, RULES)
+            reply = await ActivityEnvironment().run(steps.reconcile, ReconcileInput(limit=1, places=places))
+            looked_at.append((reply.checked["facts"], reply.checked["events"]))
+            places = ReconcileReply.model_validate_json(reply.model_dump_json()).places
+        assert looked_at == [(5, 3), (5, 1)], "first one user's, then the other's"
 
     async def test_what_was_written_while_the_embedder_was_away_gets_its_meaning(self, hybrid: World) -> None:
         await filled(hybrid)
