@@ -18,7 +18,8 @@ import structlog
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities import Activities, Collaborators, PipelineRules, WindowRules, build_activities
+from activities import Activities, Collaborators, KnowledgeRules, PipelineRules, WindowRules, build_activities
+from memory.knowledge.search import KnowledgeSearch
 from memory.llm.factory import build_models
 from memory.metering import Meter
 from memory.model.errors import FolderInUse
@@ -26,7 +27,7 @@ from memory.model.names import MODEL_TASK_QUEUE, TASK_QUEUE
 from memory.model.redaction import warm_up as warm_up_redaction
 from memory.model.scope import Scope
 from memory.profiles import Profiles
-from memory.settings import Settings
+from memory.settings import Settings, limits_of
 from memory.stores.notices import build_notifier
 from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
@@ -41,6 +42,8 @@ from workflows.sandbox import workflow_runner
 _log = structlog.get_logger("afterturn.worker")
 
 QUEUES = (TASK_QUEUE, MODEL_TASK_QUEUE)
+HEARTBEATS_LEAVE = timedelta(seconds=2)
+"""Held back at most this long: an activity hears that its loop is being stopped with the answer to a heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,18 @@ def window_rules(settings: Settings) -> WindowRules:
     )
 
 
+def knowledge_rules(settings: Settings) -> KnowledgeRules:
+    return KnowledgeRules(
+        model=settings.knowledge_model or settings.language_model,
+        model_timeout_s=settings.model_timeout_s,
+        store_retry_for_s=settings.store_retry_for_s,
+        feature_flag=settings.feature_flag,
+        allow_with_web_search=settings.allow_with_web_search,
+        limits=limits_of(settings),
+        continue_after_steps=settings.knowledge_continue_after_steps,
+    )
+
+
 @asynccontextmanager
 async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerator[Collaborators]:
     """Build the adapters that the settings name; they are closed when the block ends."""
@@ -124,6 +139,10 @@ async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerat
             usage=tables.usage,
             meter=Meter(tables.usage, cap=settings.daily_token_cap),
             window_rules=window_rules(settings),
+            loops=tables.loops,
+            knowledge=tables.knowledge,
+            knowledge_search=KnowledgeSearch(tables.knowledge, vectors=index.vectors, embedder=index.embedder),
+            knowledge_rules=knowledge_rules(settings),
         )
 
 
@@ -142,6 +161,7 @@ def build_workers(client: Client, settings: Settings, activities: Activities, qu
                 max_concurrent_workflow_tasks=settings.max_concurrent_workflow_tasks,
                 max_cached_workflows=settings.max_cached_workflows,
                 graceful_shutdown_timeout=grace,
+                max_heartbeat_throttle_interval=HEARTBEATS_LEAVE,
             )
         )
     if MODEL_TASK_QUEUE in queues:
@@ -153,6 +173,7 @@ def build_workers(client: Client, settings: Settings, activities: Activities, qu
                 max_concurrent_activities=settings.model_concurrency,
                 max_task_queue_activities_per_second=settings.model_rate_per_s,
                 graceful_shutdown_timeout=grace,
+                max_heartbeat_throttle_interval=HEARTBEATS_LEAVE,
             )
         )
     return workers

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from activities.extraction import ExtractionActivities
+from activities.knowledge import KnowledgeActivities
+from activities.knowledge_desk import Desk, KnowledgeRules
+from activities.knowledge_model import KnowledgeModelActivities
 from activities.model_steps import ModelActivities
 from activities.notices import NoticeActivities
 from activities.profile import ProfileActivities
@@ -15,8 +18,10 @@ from activities.turns import PipelineRules, TurnActivities
 from activities.window_plan import WindowRules
 from activities.windows import WindowActivities
 from memory.categories.spec import Stores
+from memory.knowledge.search import KnowledgeSearch
 from memory.metering import Meter
 from memory.ports import Directory, EventLog, ModelProvider, Notifier, UsageLedger, WindowLedger
+from memory.ports.knowledge import KnowledgeTables, LoopStore
 from memory.profiles import Profiles
 from memory.retrieval import SearchIndex
 
@@ -41,6 +46,10 @@ class Collaborators:
     usage: UsageLedger
     meter: Meter
     window_rules: WindowRules
+    loops: LoopStore
+    knowledge: KnowledgeTables
+    knowledge_search: KnowledgeSearch
+    knowledge_rules: KnowledgeRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +84,15 @@ def build_activities(parts: Collaborators) -> Activities:
         loss_guard_max_lost_fraction=parts.loss_guard_max_lost_fraction,
         loss_guard_min_bullets=parts.loss_guard_min_bullets,
     )
+    desk = Desk(
+        loops=parts.loops,
+        tables=parts.knowledge,
+        search=parts.knowledge_search,
+        stores=parts.stores,
+        directory=parts.directory,
+        rules=parts.knowledge_rules,
+    )
+    loops, thinking = KnowledgeActivities(desk, parts.meter), KnowledgeModelActivities(desk, parts.models, parts.meter)
     return Activities(
         store=[
             turns.claim_turns,
@@ -89,9 +107,19 @@ def build_activities(parts: Collaborators) -> Activities:
             windows.commit_window,
             windows.index_events,
             windows.reconcile,
+            loops.begin_loop,
+            loops.use_tool,
+            loops.settle_call,
+            loops.finish_loop,
         ],
-        model=[model.gate_turns, model.consolidate_turns, extraction.extract_window],
+        model=[
+            model.gate_turns,
+            model.consolidate_turns,
+            extraction.extract_window,
+            thinking.think,
+            thinking.answer_question,
+        ],
     )
 
 
-__all__ = ["Activities", "Collaborators", "PipelineRules", "Waker", "WindowRules", "build_activities"]
+__all__ = ["Activities", "Collaborators", "KnowledgeRules", "PipelineRules", "Waker", "WindowRules", "build_activities"]

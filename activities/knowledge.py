@@ -20,13 +20,13 @@ from activities.common import since
 from activities.errors import translated
 from activities.heartbeat import heartbeats
 from activities.knowledge_desk import Desk
-from memory.knowledge.answers import NotInForm, ending_text, in_form
+from memory.knowledge.answers import NotInForm, ending_text, fitting_text, in_form, json_bytes
 from memory.knowledge.reading import last_answer, moved_so_far, said_by_caller
 from memory.knowledge.results import ToolOutcome, written
 from memory.metering import Meter
 from memory.model.enablement import effective_enablement
 from memory.model.errors import AfterturnError, InvalidInput, StoreUnavailable
-from memory.model.knowledge_loop import MAX_RESULT_BYTES, Entry, EntryKind, Limits, Loop, LoopState, Operation
+from memory.model.knowledge_loop import MAX_ANSWER_BYTES, MAX_RESULT_BYTES, Entry, EntryKind, Limits, Loop, LoopState, Operation
 from memory.model.knowledge_steps import (
     CallKind,
     FinishInput,
@@ -39,12 +39,13 @@ from memory.model.knowledge_steps import (
 )
 from memory.model.names import BEGIN_LOOP, FINISH_LOOP, SETTLE_CALL, USE_TOOL
 from memory.model.tools import ToolCall
-from memory.model.transcript import clean_text, shorten_middle
+from memory.model.transcript import shorten_middle
 from memory.ports import Usage
 
 WRITE_GRACE_S: Final = 30.0
 """A write that has begun may end, although its loop is being stopped."""
 NESTED_STEPS: Final = 20
+ENVELOPE_BYTES: Final = 2_048
 _NOT_MADE: Final = "not made: the caller said something meanwhile; read it and decide anew"
 _FAILED_READ: Final = "the tool could not be used; try another way, or go on without it"
 _FAILED_WRITE: Final = "it is not known whether this was done: look at the tables before you repeat it"
@@ -236,9 +237,13 @@ async def _ended(loop: Loop, entries: Sequence[Entry], end: FinishInput) -> tupl
     for text in (last_answer(entries, structured=True), answer):
         if text is not None:
             try:
-                return answer, await asyncio.to_thread(in_form, text, loop.response_format), end.state, end.reason
+                value = await asyncio.to_thread(in_form, text, loop.response_format)
             except NotInForm:
                 continue
+            room = MAX_ANSWER_BYTES - ENVELOPE_BYTES - (json_bytes(value) or MAX_ANSWER_BYTES)
+            if room < ENVELOPE_BYTES:
+                return answer, None, LoopState.FAILED, "answer_too_large"
+            return fitting_text(answer, room), value, end.state, end.reason
     return answer, None, LoopState.FAILED, "response_format"
 
 
@@ -259,7 +264,7 @@ def _entry(step: int, index: int, call: ToolCall, outcome: ToolOutcome) -> Entry
     body = {
         "call_id": call.call_id,
         "name": call.name,
-        "content": shorten_middle(clean_text(outcome.content), MAX_RESULT_BYTES),
+        "content": fitting_text(outcome.content, 2 * MAX_RESULT_BYTES),
         "is_error": outcome.is_error,
         "code": outcome.code,
         "rows": outcome.rows,

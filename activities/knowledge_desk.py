@@ -75,7 +75,7 @@ class Desk:
             after = page[-1].number
 
     async def hands(self, scope: Scope, loop: Loop) -> Hands:
-        teams = dict.fromkeys(await self.directory.teams(scope), True)
+        teams = await self.directory.memberships(scope)
         owners = {f"team:{team}": Owner.team(scope.tenant, team) for team in teams}
         writable = {PERSONAL: Owner.user(scope)} | {name: owner for name, owner in owners.items() if teams[name[5:]]}
         tools = Toolbox(

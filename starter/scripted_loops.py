@@ -287,7 +287,7 @@ async def _cancelled(stage: LoopStage) -> None:
 
 async def _outage(stage: LoopStage) -> None:
     for step in ("begin", "think", "filter", "settle:failed:Unexpected", "finish"):
-        stage.world.then(step, *[fails("StoreUnavailable")] * 3)
+        stage.world.then(step, fails("StoreUnavailable"))
     stage.world.then("add_rows", *[fails("Unexpected")] * 3)
     await _run(stage)
 

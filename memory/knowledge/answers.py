@@ -14,6 +14,7 @@ from referencing.exceptions import Unresolvable
 
 from memory.model.errors import InvalidInput
 from memory.model.knowledge_loop import MAX_SCHEMA_BYTES, LoopState
+from memory.model.transcript import clean_text, shorten_middle
 
 _NOWHERE: Final = Registry[Any]()
 """Schemas are complete in themselves: nothing is ever fetched for one."""
@@ -26,6 +27,7 @@ _REASONS: Final[Mapping[str, str]] = {
     "time": "The limit of time was reached",
     "empty": "The language model gave no usable reply, several times in a row",
     "truncated": "The replies of the language model were cut off at their limit, several times in a row",
+    "answer_too_large": "The answer in the form that was asked for is too large to be kept",
     "response_format": "The answer could not be put into the form that was asked for",
     "spend_cap_reached": "The user's model tokens of today are spent; more tomorrow (UTC)",
     "feature_flag_off": "Memory is not switched on for this company",
@@ -95,6 +97,24 @@ def ending_text(state: LoopState, reason: str | None, *, steps: int, said: str |
     if state is LoopState.LIMIT:
         return f"{text}, and there is no answer yet. It ended {after}; {stands[0].lower()}{stands[1:]}"
     return f"{text}. It ended {after}" + (f"; {stands[0].lower()}{stands[1:]}" if steps else " and nothing was changed.")
+
+
+def json_bytes(value: Any) -> int | None:
+    """The size of a value as JSON, as the store counts it; None: it is no plain JSON (NaN, too deep)."""
+    try:
+        return len(json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace"))
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def fitting_text(text: str, most: int) -> str:
+    """A text whose JSON has at most ``most`` bytes (from 1,000 on): itself, or its beginning and end."""
+    text, room = clean_text(text), most
+    shown = text
+    while (json_bytes(shown) or 0) > most:
+        room = room * 2 // 3
+        shown = shorten_middle(text, room)
+    return shown
 
 
 def _depth(value: Any, level: int = 0) -> int:
