@@ -17,6 +17,7 @@ from memory.categories.contact_rules import (
     speaks_of_self,
 )
 from memory.categories.spec import Applied, ApplyContext, CategorySpec
+from memory.model.called_contacts import CONTACT_MANAGERS
 from memory.model.category import Category
 from memory.model.contact import ASSISTANT_CONTACT, SYSTEM_CONTACTS, UNIQUE_FIELDS, Contact
 from memory.model.contact_rules import checked_field
@@ -265,5 +266,5 @@ SPEC: Final = CategorySpec(
     item=ContactItem,
     apply=apply,
     check=check,
-    shielded_by=frozenset({"contactmanager", "contactsmanager", "contacts", "contactstore", "addressbook"}),
+    shielded_by=CONTACT_MANAGERS,
 )

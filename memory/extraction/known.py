@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from memory.categories.spec import CategorySpec, Stores
+from memory.model.called_contacts import called_contacts
 from memory.model.category import Category
 from memory.model.contact import SYSTEM_CONTACTS, TEXT_FIELDS, UNIQUE_FIELDS, Contact
 from memory.model.contact_rules import email_address, phone_number
@@ -19,7 +20,7 @@ from memory.model.scope import Scope
 from memory.model.task import LIVE_STATUSES
 from memory.model.window import StoredEvent
 from memory.model.words import fold, is_dense, tokens
-from memory.ports import CreateContact
+from memory.ports import CreateContact, UpdateContact
 from memory.prompts.extraction import Known
 
 MAX_TASKS: Final = 50
@@ -54,7 +55,7 @@ async def load_known(
     ``teams``: the user's; their facts are told too, after the user's own.
 
     Whoever takes part in the window and is no contact yet becomes one, without a name, where a category is about people: its text
-    needs a row to land in.
+    needs a row to land in. One that a call of a contact manager in the window named is named so.
 
     Raises:
         StoreUnavailable: a store is away.
@@ -71,7 +72,12 @@ async def load_known(
             changes = [CreateContact(f"sender:{short_hash(sender)}", _fields(sender), (sender,)) for sender in unknown]
             await stores.contacts.apply(scope, changes, origin="sender", now=now)
             participants.update(await stores.contacts.by_alias(scope, unknown))
-    contacts: dict[int, Contact] = dict(await stores.contacts.get(scope, SYSTEM_CONTACTS))
+        named = await _named_as_called(stores, scope, events, participants, now)
+        everyone.update(named)
+        participants = {sender: named.get(contact.contact_id, contact) for sender, contact in participants.items()}
+    contacts = {number: everyone[number] for number in SYSTEM_CONTACTS if number in everyone}
+    if len(contacts) < len(SYSTEM_CONTACTS):
+        contacts = dict(await stores.contacts.get(scope, SYSTEM_CONTACTS))
     contacts.update({contact.contact_id: contact for contact in participants.values()})
     others = [contact for number, contact in everyone.items() if number not in contacts]
     chosen = _chosen(others, events, room=MAX_CONTACTS - len(contacts))
@@ -107,6 +113,34 @@ async def _everyone(stores: Stores, scope: Scope) -> dict[int, Contact]:
     return found
 
 
+async def _named_as_called(
+    stores: Stores, scope: Scope, events: Sequence[StoredEvent], participants: Mapping[str, Contact], now: datetime
+) -> dict[int, Contact]:
+    """Contacts whose names a call of a contact manager in the window gave, as they are with them.
+
+    The shield leaves what such a call did to whoever called, and it would leave the contact without its name here. Only what is
+    not known is filled in; where the call's address and id are of several contacts, or of none, it is left alone.
+    """
+    called = called_contacts(events)
+    known = dict(await stores.contacts.by_alias(scope, {address for one in called for address in one.addresses})) if called else {}
+    changes: list[UpdateContact] = []
+    for one in called:
+        meant = [known[address] for address in one.addresses if address in known]
+        meant += [participants[person] for person in one.ids if person in participants]
+        if len({contact.contact_id for contact in meant}) != 1 or meant[0].contact_id in SYSTEM_CONTACTS:
+            continue
+        contact = meant[0]
+        old = {name: getattr(contact, name) for name in one.names}
+        missing = {name: value for name, value in one.names.items() if old[name] is None}
+        if missing and all(fold(value) == fold(old[name]) for name, value in one.names.items() if old[name] is not None):
+            effect = f"called:{short_hash(one.event_id, str(contact.contact_id))}"
+            changes.append(UpdateContact(effect, contact.contact_id, missing))
+    if not changes:
+        return {}
+    await stores.contacts.apply(scope, changes, origin="call", now=now)
+    return dict(await stores.contacts.get(scope, {change.contact_id for change in changes}))
+
+
 def _by_name(senders: Sequence[str], everyone: Mapping[int, Contact]) -> dict[str, Contact]:
     """Senders that are called as exactly one contact is: a transcript that is handed in has names where ids would be."""
     named: dict[str, list[Contact]] = {}
@@ -118,6 +152,8 @@ def _by_name(senders: Sequence[str], everyone: Mapping[int, Contact]) -> dict[st
 
 def _chosen(contacts: Sequence[Contact], events: Sequence[StoredEvent], *, room: int) -> list[Contact]:
     """Contacts beside those that take part: first the ones that are spoken of; the others by name only, as far as there is room."""
+    if not contacts:
+        return []
     said = [text_of(stored) for stored in events]
     words = {fold(token) for text in said for token in tokens(text)}
     whole = fold("\n".join(said))

@@ -49,9 +49,7 @@ def handled_by(
     exact = [_plain(value) for value in values]
     if not managers or not (wanted or exact):
         return None
-    failed = {
-        stored.event.calling_id for stored in events if isinstance(stored.event, ManagerMethodEvent) and _has_failed(stored.event)
-    }
+    failed = failed_calls(events)
     for number, stored in enumerate(events, 1):
         event = stored.event
         if not isinstance(event, ManagerMethodEvent) or manager_name(event.manager) not in managers or not is_write(event.method):
@@ -64,6 +62,12 @@ def handled_by(
         if all(value in _plain(told) for value in exact):
             return number
     return None
+
+
+def failed_calls(events: Sequence[StoredEvent]) -> set[str]:
+    """Ids of the calls whose answer in the window says that they failed."""
+    calls = (stored.event for stored in events if isinstance(stored.event, ManagerMethodEvent))
+    return {event.calling_id for event in calls if _has_failed(event)}
 
 
 def _plain(text: str) -> str:

@@ -12,6 +12,7 @@ from memory.extraction import Known, load_known
 from memory.extraction.known import MAX_CONTACTS, MAX_FACTS, MAX_TASKS
 from memory.model.category import Category
 from memory.model.contact import USER_CONTACT
+from memory.model.event import Phase
 from memory.model.near_duplicate import statement_key
 from memory.model.owner import Owner
 from memory.model.scope import Scope
@@ -71,6 +72,60 @@ async def test_names_of_the_transcript_are_those_of_the_contacts(stores: Stores)
     known = await load(stores, said("Hi!", "m-7", "user"), said("Hello, Mara Lind here.", "Mara Lind"))
     assert known.names == {"m-7": "Mara Lind", "user": "Ada", "Mara Lind": "Mara Lind"}
     assert [contact.contact_id for contact in known.contacts] == [0, 1, 2], "a speaker who is called as a contact is that contact"
+
+
+async def test_a_contact_that_the_orchestrator_named_itself_is_called_so_here_too(stores: Stores) -> None:
+    events = (
+        said("Hi, about the survey.", "lena@lock.example", "user"),
+        said("Hello.", "p-9", "user"),
+        called("ContactManager", "update", {"text": "Add Lena Vogt, lena@lock.example"}),
+        called(
+            "ContactManager",
+            "update",
+            {"outcome": "created", "contact": {"firstName": "Lena", "surname": "Vogt", "email": "Lena@lock.example"}},
+            phase=Phase.OUTGOING,
+        ),
+        called("ContactManager", "_create_contact", {"sender_id": "p-9", "first_name": "Bo"}, call="call-2"),
+    )
+    for _ in range(2):
+        known = await load(stores, *events)
+        assert [(one.first_name, one.surname, one.email_address) for one in known.contacts[2:]] == [
+            ("Lena", "Vogt", "lena@lock.example"),
+            ("Bo", None, None),
+        ]
+        assert known.names == {"lena@lock.example": "Lena Vogt", "p-9": "Bo"}
+    assert [change.field for change in await stores.contacts.history(SCOPE, 3)] == ["first_name"], "once"
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"first_name": "Eva", "surname": "Vogt", "email_address": "lena@lock.example"},
+        {"first_name": "Lena", "surname": "Vogt", "email_address": "lena@lock.example", "contact_id": "p-9"},
+        {"first_name": "Lena", "surname": "Vogt", "email_address": "eva@lock.example"},
+        {"first_name": "user@home", "surname": "42 (?)", "email_address": "lena@lock.example"},
+    ],
+    ids=["another name is known", "two contacts", "nobody known", "no names"],
+)
+async def test_what_a_call_says_of_nobody_or_of_two_or_against_what_is_known_changes_nobody(
+    stores: Stores, payload: dict[str, str]
+) -> None:
+    await add_people(stores, ({"first_name": "Lena", "email_address": "lena@lock.example"}, ()))
+    known = await load(stores, said("Hi.", "p-9", "user"), called("ContactManager", "create_contact", payload))
+    assert [(one.first_name, one.surname) for one in known.contacts[2:]] == [("Lena", None), (None, None)]
+
+
+async def test_nor_does_a_call_that_failed_or_only_read_or_is_another_managers(stores: Stores) -> None:
+    fields = {"first_name": "Lena", "surname": "Vogt", "email_address": "lena@lock.example"}
+    known = await load(
+        stores,
+        said("Hi.", "lena@lock.example", "user"),
+        called("ContactManager", "create_contact", fields, call="call-1"),
+        called("ContactManager", "create_contact", {"error": "taken"}, phase=Phase.OUTGOING, call="call-1"),
+        called("ContactManager", "filter_contacts", fields, call="call-2"),
+        called("TaskManager", "create_task", fields, call="call-3"),
+    )
+    assert [one.name for one in known.contacts[2:]] == [""]
 
 
 async def test_of_many_contacts_those_that_are_spoken_of_are_told_with_their_texts(stores: Stores) -> None:
