@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from memory.model.profile import Profile
 from memory.model.stale import MONTHS
@@ -130,7 +130,7 @@ class Support:
         """
         unknown: list[str] = []
         for line in text.splitlines():
-            found = _Line(line)
+            found = _read(line)
             unknown += [number for number in found.numbers if not self._has_number(number)]
             unknown += [name for name in found.names if not any(part.has_name(name) for part in self._parts)]
             begins = found.actors if free else found.openers
@@ -145,7 +145,7 @@ class Support:
         """How much of what ``text`` says, by its telling words, was said: 0 to 1; 1 for a text without such words."""
         known = total = 0.0
         for line in text.splitlines():
-            found = _Line(line)
+            found = _read(line)
             words = [*found.words, *found.names]
             total += len(words) + len(found.numbers)
             known += sum(map(self._has, words)) + sum(map(self._has_number, found.numbers))
@@ -205,6 +205,12 @@ class _Line:
                     self.actors.append(word)
 
 
+@lru_cache(maxsize=256)
+def _read(line: str) -> _Line:
+    """For those who only look: what is asked of an item is asked against several texts."""
+    return _Line(line)
+
+
 class _Vocabulary:
     """What the long profile says. What only some questions need is made when it is needed."""
 
@@ -217,6 +223,9 @@ class _Vocabulary:
         self._chars: set[str] = set()
         for line in lines:
             self.lines.add(line)
+            if line.isascii():
+                self._add_ascii(line)
+                continue
             row: list[str] = []
             for token in tokens(line):
                 word = fold(token)
@@ -224,12 +233,23 @@ class _Vocabulary:
                     self._pairs.update(pairs(word))
                     self._chars.update(word)
                     continue
-                self.numbers.update(_plain_number(found) for found in _NUMBER.findall(token))
+                if not token.isalpha():
+                    self.numbers.update(_plain_number(found) for found in _NUMBER.findall(token))
                 if token[0].isupper() and word in MONTHS:
                     self.numbers.add(str(MONTHS[word]))
                 row.append(word)
             self._words.update(row)
             self._rows.append(row)
+
+    def _add_ascii(self, line: str) -> None:
+        """The same for what most lines are, as a whole."""
+        row = list(tokens(line.lower()))
+        self.numbers.update(map(_plain_number, _NUMBER.findall(line)))
+        if not MONTHS.keys().isdisjoint(row):
+            written = zip(tokens(line), row, strict=True)
+            self.numbers.update(str(MONTHS[word]) for token, word in written if token[0].isupper() and word in MONTHS)
+        self._words.update(row)
+        self._rows.append(row)
 
     @cached_property
     def _stems(self) -> set[str]:
@@ -240,12 +260,9 @@ class _Vocabulary:
         return {base for word in self._words for base in _bases(word)}
 
     @cached_property
-    def _initials(self) -> set[str]:
-        found: set[str] = set()
-        for row in self._rows:
-            firsts = "".join(word[0] for word in row)
-            found.update(firsts[place : place + size] for size in range(2, 6) for place in range(len(row) - size + 1))
-        return found
+    def _initials(self) -> str:
+        """Of the words of each line, in a line each."""
+        return "\n".join("".join(word[0] for word in row) for row in self._rows)
 
     @cached_property
     def _prefixes(self) -> set[str]:
@@ -256,7 +273,9 @@ class _Vocabulary:
         return "\n".join(word for word in self._words if len(word) > 7)
 
     def has_name(self, word: str) -> bool:
-        if word in self._words or not self._bases.isdisjoint(_bases(word)) or word in self._initials:
+        if word in self._words or not self._bases.isdisjoint(_bases(word)):
+            return True
+        if 2 <= len(word) <= 5 and word in self._initials:
             return True
         if word in MONTHS and str(MONTHS[word]) in self.numbers:
             return True
@@ -291,13 +310,14 @@ def _unpossessed(word: str) -> set[str]:
     return {plain, plain.removesuffix("s") if len(plain) > 3 else plain}
 
 
-def _bases(word: str) -> set[str]:
+@lru_cache(maxsize=20_000)
+def _bases(word: str) -> frozenset[str]:
     """The word and what is left of it without a usual ending."""
     found = {word.split("'")[0].split("’")[0]}
     for suffix in _SUFFIXES:
         if word.endswith(suffix) and len(word) - len(suffix) >= 3:
             found.add(word[: -len(suffix)])
-    return found
+    return frozenset(found)
 
 
 def _plain_number(digits: str) -> str:

@@ -59,7 +59,7 @@ def encode_segment(raw: str, *, what: str = "id") -> str:
 
 def decode_segment(segment: str) -> str:
     """The outside id of a segment; a segment that was hashed for its length is returned as it is."""
-    if "=h" in segment:
+    if "=" not in segment or "=h" in segment:
         return segment
     data = re.sub(rb"=([0-9A-F]{2})", lambda m: bytes([int(m[1], 16)]), segment.encode("ascii"))
     return data.decode("utf-8", "surrogatepass")

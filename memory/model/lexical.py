@@ -74,7 +74,10 @@ def name_words(text: str) -> frozenset[str]:
 def add(bag: Bag, other: Mapping[int, float], weight: float = 1.0) -> None:
     """Add the terms of another bag, each times ``weight``."""
     for term, count in other.items():
-        bag[term] = bag.get(term, 0.0) + count * weight
+        if term in bag:
+            bag[term] += count * weight
+        else:
+            bag[term] = count * weight
 
 
 def _bag(text: str, *, of_query: bool) -> Bag:

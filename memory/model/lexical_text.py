@@ -74,7 +74,11 @@ class Word:
 def words(text: str) -> Iterator[Word]:
     """The words of a text. ``rocketLaunch`` is three: itself and its two parts."""
     normal = _normal(text)
-    for found in (_ASCII_WORD if normal.isascii() else _WORD).finditer(normal):
+    if normal.isascii():
+        for token in _ASCII_WORD.findall(normal):
+            yield from _ascii(token[:MAX_WORD_CHARS]) if token.isalnum() else _split(token)
+        return
+    for found in _WORD.finditer(normal):
         token = found[0]
         if token.isascii() and token.isalnum():
             yield from _ascii(token[:MAX_WORD_CHARS])

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -114,6 +115,7 @@ def _person(sender_id: str, names: Mapping[str, str]) -> str:
     return _cell(names.get(sender_id) or sender_id)
 
 
+@lru_cache(maxsize=1_000)
 def _cell(text: str) -> str:
     """Text that stands between the bars of a line and cannot pass for one."""
     plain = defuse(_one_line(presentable(text, 200)))

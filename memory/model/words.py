@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_ASCII_TOKEN = re.compile(r"[A-Za-z0-9]+(?:'[A-Za-z0-9]+)?")
 _DENSE = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
@@ -42,6 +43,9 @@ def fold(text: str) -> str:
 
 def tokens(text: str) -> Iterator[str]:
     """The words of a text as written, numbers too; a run of a dense script is one token."""
+    if text.isascii():
+        yield from _ASCII_TOKEN.findall(text)
+        return
     for found in _TOKEN.finditer(unicodedata.normalize("NFC", text)):
         for run in _RUN.finditer(found[0]):
             yield run[0]
@@ -49,7 +53,7 @@ def tokens(text: str) -> Iterator[str]:
 
 def is_dense(token: str) -> bool:
     """Whether a token is of a script written without spaces."""
-    return _IS_DENSE.match(token) is not None
+    return not token.isascii() and _IS_DENSE.match(token) is not None
 
 
 def stem(word: str) -> str:

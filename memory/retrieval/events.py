@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from memory.model.errors import StoreUnavailable
@@ -86,7 +87,7 @@ class EventIndex:
             # Those before it get their later neighbours now; one that has a dense vector gets them from embed().
             older = [place for place in _touched(messages, new) if progress.embedded_seq < messages[place].seq < first]
             await self._write(scope, messages, [*older, *new])
-            frequencies = Counter(term for place in new for term in messages[place].own)
+            frequencies = Counter(chain.from_iterable(messages[place].own for place in new))
             length = round(sum(sum(messages[place].own.values()) for place in new))
             moved = await self._ledger.advance_index(
                 scope, from_seq=first - 1, to_seq=last, document_frequencies=frequencies, length=length

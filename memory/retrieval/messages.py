@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 from memory.model.event import ASSISTANT_ID, USER_ID, MessageEvent
@@ -61,7 +62,8 @@ class Message:
         people = sorted({event.sender_id, *event.receiver_ids})
         given = document_terms(text)
         speaker = speaker_of(event.sender_id, names)
-        add(given, document_terms(speaker))
+        if speaker:
+            add(given, _speaker_terms(speaker))
         own = dict(given)
         add(own, date_terms(event.timestamp))
         medium = medium_key(event.medium)
@@ -90,11 +92,18 @@ def speaker_of(sender_id: str, names: Mapping[str, str]) -> str:
     return "" if sender_id in (USER_ID, ASSISTANT_ID) else sender_id.partition("@")[0]
 
 
+@lru_cache(maxsize=1_000)
+def _speaker_terms(speaker: str) -> Mapping[int, float]:
+    return document_terms(speaker)
+
+
+@lru_cache(maxsize=10_000)
 def person_key(sender_id: str) -> str:
     """What a payload holds of a sender's or receiver's id."""
     return short_hash(sender_id)
 
 
+@lru_cache(maxsize=1_000)
 def medium_key(medium: str) -> str:
     return short_hash(medium.casefold())
 

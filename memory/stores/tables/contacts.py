@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, bindparam, or_, select
+from sqlalchemy import BindParameter, Connection, Row, bindparam, or_, select
 
 from memory.model.contact import Contact, ContactChange
 from memory.model.contact_rules import EDITABLE_FIELDS, checked_field, email_address, email_key, phone_number
@@ -29,7 +29,7 @@ T = TypeVar("T")
 _FILTERS = frozenset({*EDITABLE_FIELDS, "contact_id", "is_system"})
 _MAX_CONTACT_ID = 2**63 - 1
 
-_IDS = bindparam("b_ids", expanding=True)
+_IDS: BindParameter[Any] = bindparam("b_ids", expanding=True)
 _SEED = Prepared(select(CONTACTS.c.contact_id).where(CONTACTS.c.contact_id == 0))
 _MERGED = Prepared(select(CONTACTS.c.contact_id, CONTACTS.c.merged_into).where(CONTACTS.c.contact_id.in_(_IDS)))
 _BY_ID = Prepared(select(CONTACTS).where(CONTACTS.c.contact_id.in_(_IDS)))

@@ -138,7 +138,9 @@ def _sqlite_engine(url: URL, pool_size: int, create_file: bool, busy_timeout_s: 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:  # pyright: ignore[reportUnusedFunction]
         if connection.get_execution_options().get(WRITE_OPTION):
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            # Of the driver: as a statement of SQLAlchemy it would be a good part of a short transaction.
+            driver: Any = connection.connection.dbapi_connection
+            driver.execute("BEGIN IMMEDIATE")
 
     return engine
 

@@ -7,7 +7,7 @@ import math
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from operator import lt
 from typing import Any, Final, NamedTuple
 
 from memory.model.errors import InvalidInput, InvalidSettings
@@ -72,7 +72,7 @@ def check_sparse(vector: SparseVector | None) -> None:
     if vector is None:
         return
     indices = vector.indices
-    ascending = all(left < right for left, right in pairwise(indices))
+    ascending = all(map(lt, indices, indices[1:]))
     in_range = not indices or (indices[0] >= 0 and indices[-1] <= _MAX_INDEX)
     if len(indices) != len(vector.values) or not ascending or not in_range or not all(map(math.isfinite, vector.values)):
         raise InvalidInput("a sparse vector has ascending, unique indices of 32 bits and as many finite values")
