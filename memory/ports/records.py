@@ -23,7 +23,10 @@ from memory.model.task import Task, TaskStatus
 
 @dataclass(frozen=True, slots=True)
 class IndexDocument:
-    """A row as the index sees it. ``live`` false: its vector has to go. ``payload``: what vectors are filtered by."""
+    """A row as the index sees it. ``live`` false: its vector has to go. ``payload``: what vectors are filtered by.
+
+    ``counted``: the terms that the statistics hold of it, None where they do not hold it: those of the revision that was indexed.
+    """
 
     document_id: str
     owner: Owner
@@ -31,6 +34,7 @@ class IndexDocument:
     live: bool
     text: str = field(repr=False)
     payload: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    counted: Sequence[int] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from memory.model.errors import MemoryUnavailable, ModelError
@@ -24,7 +24,7 @@ from memory.ports import (
     Terms,
     VectorIndex,
 )
-from memory.retrieval.fusion import in_order
+from memory.retrieval.fusion import Candidate, in_order
 from memory.retrieval.hybrid import Asked, Hybrid, Waiting, sparse_vector
 
 NAMESPACE: Final = uuid.UUID("7a1f2f3e-9d0c-4a53-8f6b-6d3f5a0f1c11")
@@ -39,6 +39,8 @@ DEPTH: Final = 100
 """Candidates by words and by meaning."""
 MAX_WAITING: Final = 500
 """Rows of one owner that a search compares in memory because the index does not hold them yet."""
+MAX_LOOKS: Final = 3
+"""Of one search, while others bring rows into the index."""
 
 
 def point_id(owner: Owner, kind: str, document_id: str) -> str:
@@ -181,21 +183,42 @@ class Documents:
         if not query.strip():
             return FoundDocuments((), dense=False)
         collection = await self.ready(kind)
-        pending: list[IndexDocument] = []
-        if source is not None:
-            pages = await asyncio.gather(*(source.pending(owner=owner, limit=MAX_WAITING) for owner in view.owners))
-            pending = [document for page in pages for document in page]
-        analysed = await _analysed(pending)
-        waiting = [_waiting(kind, one) for one in analysed if one.is_live]
-        hidden = [point_id(one.document.owner, kind, one.document.document_id) for one in analysed if not one.is_live]
         depth = max(DEPTH, limit + extra)
-        asked = Asked(view, kind, collection, query, where or Filter(), waiting=waiting, hidden=hidden, depth=depth)
-        candidates, dense = await self.hybrid.search(asked)
+        asked = Asked(view, kind, collection, query, where or Filter(), depth=depth)
+        candidates, dense = await self._look(asked, source)
         found = [
             FoundDocument(str(one.payload[PAYLOAD_ID]), str(one.payload[PAYLOAD_OWNER]), one.score)
             for one in candidates[: limit + extra]
         ]
         return FoundDocuments(found, dense=dense)
+
+    async def _look(self, asked: Asked, source: DocumentSource | None) -> tuple[list[Candidate], bool]:
+        pending = await _pending(source, asked.view)
+        for _ in range(MAX_LOOKS - 1):
+            found = await self.hybrid.search(await _complete(asked, pending))
+            if not pending or (now := await _pending(source, asked.view)) == pending:
+                return found
+            # What was marked meanwhile was counted twice, or not at all.
+            pending = now
+        return await self.hybrid.search(await _complete(asked, pending))
+
+
+async def _pending(source: DocumentSource | None, view: View) -> list[IndexDocument]:
+    if source is None:
+        return []
+    pages = await asyncio.gather(*(source.pending(owner=owner, limit=MAX_WAITING) for owner in view.owners))
+    return [document for page in pages for document in page]
+
+
+async def _complete(asked: Asked, pending: Sequence[IndexDocument]) -> Asked:
+    """With what the index does not hold in its present form."""
+    analysed = await _analysed(pending)
+    return replace(
+        asked,
+        waiting=[_waiting(asked.kind, one) for one in analysed if one.is_live],
+        hidden=[point_id(one.document.owner, asked.kind, one.document.document_id) for one in analysed if not one.is_live],
+        outdated=[document.counted for document in pending if document.counted is not None],
+    )
 
 
 async def _analysed(documents: Sequence[IndexDocument]) -> Sequence[_Analysed]:

@@ -34,7 +34,11 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is looked for. ``waiting``: documents beside those of the index. ``hidden``: points that are out of date."""
+    """What is looked for.
+
+    ``waiting``: documents beside those of the index. ``hidden``: points that are out of date. ``outdated``: of either, the terms
+    that the statistics hold, so that a document counts once, as it is.
+    """
 
     view: View
     kind: str
@@ -45,6 +49,7 @@ class Asked:
     boosts: Sequence[tuple[str, str, float]] = ()
     waiting: Sequence[Waiting] = ()
     hidden: Collection[str] = frozenset()
+    outdated: Sequence[Collection[int]] = ()
     depth: int = 100
     """Candidates from each side."""
 
@@ -98,7 +103,10 @@ class Hybrid:
         frequencies = Counter(statistics.frequencies)
         for one in asked.waiting:
             frequencies.update(term for term in wanted if term in one.weights)
-        return query_weights(wanted, documents=statistics.documents + len(asked.waiting), frequencies=frequencies)
+        for terms in asked.outdated:
+            frequencies.subtract(term for term in terms if term in wanted)
+        documents = statistics.documents + len(asked.waiting) - len(asked.outdated)
+        return query_weights(wanted, documents=documents, frequencies=frequencies)
 
     async def _side(
         self, asked: Asked, *, sparse: SparseVector | None = None, dense: tuple[float, ...] | None = None
@@ -118,4 +126,4 @@ class Hybrid:
 
 def sparse_vector(weights: Mapping[int, float]) -> SparseVector:
     ordered = sorted(weights)
-    return SparseVector(tuple(ordered), tuple(weights[term] for term in ordered))
+    return SparseVector(tuple(ordered), tuple(map(weights.__getitem__, ordered)))

@@ -90,6 +90,7 @@ async def look(stores: Stores, users: Sequence[Scope]) -> Seen:
                 for f in facts
             ),
             "contacts": [(c.contact_id, c.name, c.email_address, c.bio, c.rolling_summary, c.response_policy) for c in contacts],
+            "guidance": sorted((g.title, g.content) for g in await stores.guidance.list(View(scope), limit=1000)),
             "tasks": sorted((t.name, t.status.value, str(t.deadline), sorted(s.quote for s in t.sources)) for t in tasks),
         }
     return seen
@@ -109,7 +110,7 @@ def differences(calm: Mapping[str, Any], wild: Mapping[str, Any]) -> dict[str, t
     """By user and store: what only the first run left, and what only the second one did; both empty where one left it twice."""
     found: dict[str, tuple[list[Any], list[Any]]] = {}
     for name in calm.keys() | wild.keys():
-        for what in ("facts", "contacts", "tasks"):
+        for what in ("facts", "contacts", "guidance", "tasks"):
             left, right = calm.get(name, {}).get(what, []), wild.get(name, {}).get(what, [])
             if left != right:
                 found[f"{what} of {name}"] = ([one for one in left if one not in right], [one for one in right if one not in left])

@@ -165,6 +165,7 @@ class IndexedRows(DocumentSource):
             live=live,
             text=self._text(row) if live else "",
             payload=self._payload(row) if live else {},
+            counted=tuple(row.index_terms or ()) if row.index_length else None,
         )
 
 
