@@ -33,6 +33,7 @@ from memory.model.event import Event, ManagerMethodEvent, MessageEvent
 from memory.model.scope import Scope
 from memory.model.turn import Outcome, Turn
 from memory.ports import Directory, EventLog, ModelProvider, Progress, UsageLedger, WindowLedger
+from memory.ports.knowledge import KnowledgeTables, LoopStore
 from memory.profiles import Profiles
 from memory.prompts import memory_section
 from memory.retrieval import SearchIndex
@@ -42,7 +43,9 @@ from memory.stores.tables import build_tables
 from starter.faults import fault
 from starter.guard import Guard
 from starter.handles import Handles
+from starter.knowledge import Knowledge
 from starter.loading import Loader
+from starter.loops import Loops
 from starter.pieces import EventsPiece
 from starter.recording import Recorder
 from starter.records import Records
@@ -91,6 +94,8 @@ class Parts:
     stores: Stores
     index: SearchIndex
     usage: UsageLedger
+    loops: LoopStore
+    knowledge: KnowledgeTables
     close: Sequence[Callable[[], Awaitable[None]]] = ()
 
 
@@ -99,6 +104,7 @@ class MemoryClient:
 
     Attributes:
         windows: where the log of events stands, what windows took from it; rerun, transcripts handed in.
+        knowledge: tables in the words of their users: ask, update, refactor (see :class:`starter.knowledge.Knowledge`).
         contacts, tasks, guidance, functions: what was learned of people, of what is to be done, of how it is done.
         facts, search_facts, fact_history, add_facts, forget_facts: see :class:`starter.record_facts.Facts`.
         search_events, usage, route, set_teams, teams: see :class:`starter.records.Records`.
@@ -162,7 +168,9 @@ class MemoryClient:
             waker=self._window_waker,
             temporal=self._connected,
         )
-        records = Records(directory=parts.directory, stores=parts.stores, index=parts.index, usage=parts.usage)
+        loops = Loops(settings, store=parts.loops, directory=parts.directory, temporal=self._connected)
+        self.knowledge = Knowledge(loops, parts.knowledge, parts.directory)
+        records = Records(directory=parts.directory, stores=parts.stores, index=parts.index, usage=parts.usage, loops=loops)
         self.contacts, self.tasks = records.contacts, records.tasks
         self.guidance, self.functions = records.guidance, records.functions
         # Methods of the client, without a step between; their docstrings say what they take and raise.
@@ -523,5 +531,7 @@ def _build_parts(settings: Settings) -> Parts:
         stores=stores_of(tables, index),
         index=index,
         usage=tables.usage,
+        loops=tables.loops,
+        knowledge=tables.knowledge,
         close=(models.aclose, index.aclose, store.aclose, tables.aclose),
     )

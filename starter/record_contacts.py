@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from memory.model.contact import SYSTEM_CONTACTS, Contact, ContactChange
 from memory.model.errors import InvalidInput
@@ -14,7 +14,9 @@ from memory.model.owner import View
 from memory.model.redaction import redact
 from memory.model.task import Task, TaskStatus
 from memory.ports import ContactChangeRequest, ContactResult, ContactStore, CreateContact, MergeContacts, TaskStore, UpdateContact
+from starter.knowledge import LoopVerbs
 from starter.record_rows import Rows
+from starter.steering import SteerableHandle
 from starter.who import MAX_SEARCH, Who, checked_limit, checked_moment, checked_query, ids_of, scope_of, words_of
 
 ORIGIN: Final = "manual"
@@ -33,9 +35,12 @@ class FoundContact:
 class Contacts:
     """The contacts of a user. Id 0 is the assistant, id 1 the user. All methods raise MemoryUnavailable when a store is away."""
 
-    def __init__(self, store: ContactStore, rows: Rows) -> None:
+    def __init__(self, store: ContactStore, rows: Rows, verbs: LoopVerbs) -> None:
         self._store = store
         self._rows = rows
+        self._verbs = verbs
+        # A loop in the words of the user, as that of knowledge; see starter.knowledge.
+        self.ask = verbs.ask
 
     async def filter(self, who: Who, *, limit: int = 100, after: int | None = None, **fields: Any) -> tuple[Contact, ...]:
         """Contacts by id whose fields are exactly these (all, without fields): ``filter(who, first_name="Ada")``; None: not known.
@@ -100,12 +105,25 @@ class Contacts:
             raise InvalidInput("a contact needs at least one field or sender id")
         return await self._apply(who, CreateContact(_effect(request_id), _clean(fields), tuple(ids_of(aliases, "sender id"))))
 
-    async def update(self, who: Who, contact_id: int, *, request_id: str | None = None, **fields: Any) -> Contact:
-        """Set fields; None empties one. Returns the contact as it is now.
+    @overload
+    async def update(self, who: Who, contact_id: int, *, request_id: str | None = None, **fields: Any) -> Contact: ...
+
+    @overload
+    async def update(self, who: Who, contact_id: str, **options: Any) -> SteerableHandle: ...
+
+    async def update(
+        self, who: Who, contact_id: int | str, *, request_id: str | None = None, **fields: Any
+    ) -> Contact | SteerableHandle:
+        """By the id of a contact: set fields; None empties one. Returns the contact as it is now.
+
+        By a text: have the contacts say what it says, by a loop. Arguments, result and errors as
+        :meth:`starter.knowledge.Knowledge.update`; :meth:`ask` is the same for questions.
 
         Raises:
             InvalidInput: there is no such contact or field, a value that a field may not hold, a unique field of another contact.
         """
+        if isinstance(contact_id, str):
+            return await self._verbs.update(who, contact_id, **fields)
         if not fields:
             raise InvalidInput("name at least one field to be set")
         return await self._apply(who, UpdateContact(_effect(request_id), _contact_id(contact_id), _clean(fields)))
@@ -142,8 +160,11 @@ class Contacts:
 class Tasks:
     """The tasks of a user. All methods raise MemoryUnavailable when the database is away."""
 
-    def __init__(self, store: TaskStore) -> None:
+    def __init__(self, store: TaskStore, verbs: LoopVerbs) -> None:
         self._store = store
+        # Loops in the words of the user, as those of knowledge; see starter.knowledge.
+        self.ask = verbs.ask
+        self.update = verbs.update
 
     async def list(
         self,

@@ -16,6 +16,8 @@ from memory.model.ids import encode_segment
 from memory.model.routing import Route, route
 from memory.ports import Directory, Usage, UsageLedger, UsageRow
 from memory.retrieval import FoundEvent, SearchIndex
+from starter.knowledge import LoopVerbs
+from starter.loops import Loops
 from starter.record_contacts import Contacts, Tasks
 from starter.record_facts import Facts
 from starter.record_library import FunctionLibrary, GuidanceLibrary
@@ -42,14 +44,14 @@ class Records:
         facts, contacts, tasks, guidance, functions: the namespaces.
     """
 
-    def __init__(self, *, directory: Directory, stores: Stores, index: SearchIndex, usage: UsageLedger) -> None:
+    def __init__(self, *, directory: Directory, stores: Stores, index: SearchIndex, usage: UsageLedger, loops: Loops) -> None:
         self._directory = directory
         self._index = index
         self._usage = usage
         documents, views = index.documents, Views(directory)
         self.facts = Facts(stores.facts, index.facts, Rows(stores.facts, documents), views)
-        self.contacts = Contacts(stores.contacts, Rows(stores.contacts, documents))
-        self.tasks = Tasks(stores.tasks)
+        self.contacts = Contacts(stores.contacts, Rows(stores.contacts, documents), LoopVerbs(loops, "contacts"))
+        self.tasks = Tasks(stores.tasks, LoopVerbs(loops, "tasks"))
         self.guidance = GuidanceLibrary(stores.guidance, Rows(stores.guidance, documents), views)
         self.functions = FunctionLibrary(stores.functions, Rows(stores.functions, documents), views)
 

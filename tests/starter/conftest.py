@@ -107,6 +107,8 @@ class World:
             stores=stores_of(self.tables, self.index),
             index=self.index,
             usage=self.tables.usage,
+            loops=self.tables.loops,
+            knowledge=self.tables.knowledge,
         )
         settings = self.settings.model_copy(update=overrides)
         client = MemoryClient.from_parts(settings, parts, on_notice=on_notice)

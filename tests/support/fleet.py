@@ -324,6 +324,8 @@ async def open_world(settings: Settings, client: Client) -> AsyncGenerator[World
             stores_of(tables, index),
             index,
             tables.usage,
+            tables.loops,
+            tables.knowledge,
         )
         memory = await exits.enter_async_context(MemoryClient.from_parts(settings, parts))
         yield World(settings, client, parts, memory)

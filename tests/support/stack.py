@@ -115,6 +115,8 @@ def stack(temporal_client: Client, s3_settings: Callable[..., Settings]) -> Star
                 built.stores,
                 built.index,
                 built.usage,
+                built.loops,
+                built.knowledge,
             )
             memory = await exits.enter_async_context(MemoryClient.from_parts(settings, client_parts))
             yield Stack(settings, temporal_client, built, memory)

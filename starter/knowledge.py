@@ -1,0 +1,256 @@
+"""Knowledge from the outside: three operations in plain language, and the tables themselves.
+
+``ask`` reads, ``update`` makes true what is said, ``refactor`` puts the tables in order. Each is recorded, starts a durable loop
+and gives back a handle at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+from memory.model.errors import InvalidInput
+from memory.model.ids import new_id, short_hash
+from memory.model.knowledge import PERSONAL, AddRows, CreateTable, FilterQuery, Row, Table, TableChange, ToolProblem
+from memory.model.knowledge_loop import Limits, Loop, LoopState, Operation
+from memory.model.owner import Owner, View
+from memory.model.scope import Scope
+from memory.ports import Directory
+from memory.ports.knowledge import KnowledgeTables
+from starter.loops import Loops, Request
+from starter.steering import SteerableHandle
+from starter.who import Who, checked_limit, scope_of
+
+T = TypeVar("T")
+
+IMPORT_BATCH: Final = 500
+EXPORT_PAGE: Final = 1_000
+
+
+class LoopVerbs:
+    """``ask`` and ``update`` of one manager, each a loop. The arguments are those of :class:`Knowledge`."""
+
+    def __init__(self, loops: Loops, manager: str) -> None:
+        self._loops = loops
+        self._ask = Operation(f"{manager}.ask")
+        self._update = Operation(f"{manager}.update")
+
+    async def ask(self, who: Who, text: str, **options: Any) -> SteerableHandle:
+        return await begun(self._loops, who, Request(operation=self._ask, text=text, **_named(options)))
+
+    async def update(self, who: Who, text: str, **options: Any) -> SteerableHandle:
+        return await begun(self._loops, who, Request(operation=self._update, text=text, **_named(options)))
+
+
+class Knowledge:
+    """The knowledge of users: personal tables, those of their teams, and those that the deployment ships.
+
+    All methods raise MemoryUnavailable when the database is away, and InvalidInput for what cannot be used.
+    """
+
+    def __init__(self, loops: Loops, tables: KnowledgeTables, directory: Directory) -> None:
+        self._loops = loops
+        self._tables = tables
+        self._directory = directory
+
+    # ---------------------------------------------------------------------------------------------------------- operations
+
+    async def ask(
+        self,
+        who: Who,
+        text: str,
+        *,
+        case_specific_instructions: str | None = None,
+        destination: str = PERSONAL,
+        response_format: Mapping[str, Any] | None = None,
+        context: Sequence[Mapping[str, str]] | None = None,
+        clarify: bool = False,
+        limits: Limits | None = None,
+        loop_id: str | None = None,
+        language_model: str | None = None,
+    ) -> SteerableHandle:
+        """Have a question answered from the tables. Nothing is ever changed.
+
+        Args:
+            who: the user.
+            text: the question, at most 64 KiB.
+            case_specific_instructions: for this call, beside the system prompt; at most 16 KiB.
+            destination: ``personal`` or ``team:<id>``.
+            response_format: JSON schema of a structured answer; the answer is checked against it.
+            context: the chat that it came from, read only: up to 50 of ``{"role", "content"}``, oldest first.
+            clarify: somebody listens to :meth:`SteerableHandle.next_clarification`, so that the loop may ask.
+            limits: of steps, tokens and time; never more than the settings allow.
+            loop_id: makes a repeated call the same loop; a new id by default.
+            language_model: ``provider:model``; the deployment's by default.
+
+        Raises:
+            InvalidInput: an argument that cannot be used, or an unknown team; nothing was recorded.
+            NotPermitted: a team whose tables the user may only read.
+            MemoryUnavailable: the database is away; or Temporal, then the loop is recorded and :meth:`attach` starts it.
+        """
+        request = Request(
+            operation=Operation.ASK,
+            text=text,
+            instructions=case_specific_instructions,
+            destination=destination,
+            response_format=response_format,
+            context=context,
+            clarify=clarify,
+            limits=limits,
+            loop_id=loop_id,
+            model=language_model,
+        )
+        return await begun(self._loops, who, request)
+
+    async def update(self, who: Who, text: str, **options: Any) -> SteerableHandle:
+        """Have the tables say what ``text`` says: new facts, corrections, deletions that it asks for. Arguments and errors as
+        :meth:`ask`; ``destination`` is where new tables and rows go."""
+        return await begun(self._loops, who, Request(operation=Operation.UPDATE, text=text, **_named(options)))
+
+    async def refactor(self, who: Who, text: str, **options: Any) -> SteerableHandle:
+        """Have the tables put in order: no duplication, clear names, keys. The answer reports what was moved. Arguments and errors
+        as :meth:`ask`."""
+        return await begun(self._loops, who, Request(operation=Operation.REFACTOR, text=text, **_named(options)))
+
+    async def attach(self, who: Who, loop_id: str) -> SteerableHandle:
+        """The handle of a loop that somebody began, from any process. One that was recorded and does not run is started.
+
+        Raises:
+            InvalidInput: the user has no such loop.
+            MemoryUnavailable: it has to be started, and Temporal is away.
+        """
+        scope = scope_of(who)
+        loop = await self._loops.find(scope, loop_id)
+        await self._loops.start(scope, loop)
+        return SteerableHandle(self._loops, scope, loop)
+
+    async def loops(self, who: Who, *, running: bool = False, limit: int = 50) -> tuple[Loop, ...]:
+        """The user's loops, newest first, those within others included; ``running``: only those that have not ended."""
+        state = LoopState.RUNNING if running else None
+        return tuple(await self._loops.store.loops(scope_of(who), state=state, limit=checked_limit(limit)))
+
+    # -------------------------------------------------------------------------------------------------------------- tables
+
+    async def tables(self, who: Who) -> tuple[Table, ...]:
+        """All that the user sees, by name; contacts and built-in ones included."""
+        return tuple(await self._tables.tables(await self._view(scope_of(who))))
+
+    async def show(self, who: Who, table: str, *, where: str | None = None, offset: int = 0, limit: int = 100) -> tuple[Row, ...]:
+        """Rows of a table (of all tables of that name that the user sees), newest key first, each with its ``_source``.
+
+        Args:
+            who: the user.
+            table: its name; ``personal.<name>`` or ``team:<id>.<name>`` for one of several.
+            where: a Python expression over its columns.
+            offset: rows left out.
+            limit: 1 to 1,000.
+        """
+        query = FilterQuery(where, offset, checked_limit(limit), (table,))
+        found = await _mendable(self._tables.filter(await self._view(scope_of(who)), query))
+        return tuple(row for rows in found.values() for row in rows)
+
+    async def export(self, who: Who, table: str) -> AsyncGenerator[Row]:
+        """All rows of one table by unique key, upwards. Raises InvalidInput where several tables of that name are seen."""
+        view = await self._view(scope_of(who))
+        named = [one for one in await self._tables.tables(view) if table in (one.name, f"{one.source}.{one.name}")]
+        if not named:
+            raise InvalidInput(f"there is no table {ascii(table)[:80]} that the user sees")
+        if len(named) > 1:
+            raise InvalidInput("several tables have this name: " + ", ".join(f"{one.source}.{one.name}" for one in named))
+        after: int | None = None
+        while True:
+            page = await self._tables.export(view, named[0], after=after, limit=EXPORT_PAGE)
+            for row in page:
+                yield row
+            if len(page) < EXPORT_PAGE:
+                return
+            after = int(page[-1][named[0].unique_key])
+
+    async def import_rows(
+        self,
+        who: Who | None,
+        table: str,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        destination: str = PERSONAL,
+        description: str | None = None,
+        import_id: str | None = None,
+    ) -> int:
+        """Add rows to a table, which is made where it is not there; missing columns are made with the types of their values.
+
+        Batches of 500 rows, each whole or not at all.
+
+        Args:
+            who: the user; None: a built-in table, which every user reads and no user writes.
+            table: its name.
+            rows: column → value.
+            destination: ``personal`` or ``team:<id>``.
+            description: of a new table.
+            import_id: makes a repeated call with the same rows the same import; a new id by default.
+
+        Returns how many rows were added.
+
+        Raises:
+            InvalidInput: a name, a column or a value that cannot be; the batches before the one that the message names were added.
+            NotPermitted: a team whose tables the user may only read.
+        """
+        owner, view = await self._destination(who, destination)
+        effect = f"import/{short_hash(import_id or new_id())}"
+        known = {one.name.casefold() for one in await self._tables.tables(view) if one.owner == owner}
+        if table.casefold() not in known:
+            await self._change(owner, CreateTable(table, description), f"{effect}/table", "the table")
+        added = 0
+        waiting = iter(rows)
+        while batch := list(islice(waiting, IMPORT_BATCH)):
+            what = f"rows {added + 1} to {added + len(batch)}"
+            await self._change(owner, AddRows(table, batch), f"{effect}/{added}", what)
+            added += len(batch)
+        return added
+
+    async def _destination(self, who: Who | None, destination: str) -> tuple[Owner, View]:
+        if who is None:
+            return Owner.built_in(), View(Scope.of("built-in", "operator"))
+        scope = scope_of(who)
+        await self._loops.check_destination(scope, destination)
+        team = destination.partition(":")[2]
+        return Owner.team(scope.tenant, team) if team else Owner.user(scope), await self._view(scope)
+
+    async def _change(self, owner: Owner, change: TableChange, effect: str, what: str) -> None:
+        await _mendable(self._tables.write(owner, change, effect=effect, now=datetime.now(UTC)), what)
+
+    async def _view(self, scope: Scope) -> View:
+        return View.of(scope, await self._directory.teams(scope))
+
+
+async def begun(loops: Loops, who: Who, request: Request) -> SteerableHandle:
+    scope = scope_of(who)
+    return SteerableHandle(loops, scope, await loops.begin(scope, request))
+
+
+_OPTIONS: Final[Mapping[str, str]] = {
+    "case_specific_instructions": "instructions",
+    "destination": "destination",
+    "response_format": "response_format",
+    "context": "context",
+    "clarify": "clarify",
+    "limits": "limits",
+    "loop_id": "loop_id",
+    "language_model": "model",
+}
+
+
+def _named(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments of an operation as the fields of a Request. Raises InvalidInput for one that there is not."""
+    if unknown := sorted(options.keys() - _OPTIONS.keys()):
+        raise InvalidInput(f"there is no argument {unknown[0]}; there are: {', '.join(_OPTIONS)}")
+    return {_OPTIONS[name]: value for name, value in options.items()}
+
+
+async def _mendable(work: Awaitable[T], what: str = "") -> T:
+    """What a caller of the store can mend, as an error of ours. Its message may name tables, columns and values of the caller's."""
+    try:
+        return await work
+    except ToolProblem as problem:
+        raise InvalidInput(f"{what}: {problem.message}" if what else problem.message) from None
