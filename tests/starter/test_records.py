@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
+from temporalio.client import Client
 
 from memory.categories.spec import Stores
 from memory.model.errors import InvalidInput, MemoryUnavailable, NotPermitted
@@ -19,7 +20,9 @@ from memory.model.scope import Scope
 from memory.model.task import TaskStatus
 from memory.ports import UpdateTask, Usage
 from memory.retrieval import SearchIndex
+from memory.settings import load_settings
 from memory.stores.tables import Tables, build_tables
+from starter.loops import Loops
 from starter.record_facts import Statement
 from starter.records import Records
 from tests.support.records import create_task
@@ -52,7 +55,12 @@ async def desk() -> AsyncIterator[Desk]:
         functions=tables.functions,
     )
     stores = Stores(tables.facts, tables.contacts, tables.tasks, tables.guidance, tables.functions, index.facts)
-    records = Records(directory=tables.directory, stores=stores, index=index, usage=tables.usage)
+
+    async def away() -> Client:
+        raise MemoryUnavailable("Temporal is away")
+
+    loops = Loops(load_settings({}), store=tables.loops, directory=tables.directory, temporal=away)
+    records = Records(directory=tables.directory, stores=stores, index=index, usage=tables.usage, loops=loops)
     yield Desk(records, tables, vectors)
     await index.aclose()
     await tables.aclose()
