@@ -186,7 +186,7 @@ def _arithmetic(node: Arithmetic, a: Any, b: Any) -> Any:
         b = b // DAY_US if right is ColumnType.TIMEDELTA else b
     elif kind is ColumnType.TIMEDELTA and left is ColumnType.DATE:
         return (a - b) * DAY_US
-    elif kind is ColumnType.FLOAT and node.op != "/" and left in NUMBERS | {Loose.ANY}:
+    elif kind is ColumnType.FLOAT and left in NUMBERS | {Loose.ANY}:
         a, b = float(a), float(b)
     try:
         return _checked(_OPERATORS[node.op](a, b), kind)
@@ -252,6 +252,8 @@ def _text(value: Any, kind: Kind | None) -> Any:
         return str(bool(value))
     if kind in TEMPORAL:
         return to_shown(value, cast("ColumnType", kind))
+    if isinstance(value, float):
+        return str(value + 0.0)  # SQLite knows no negative zero
     return None if isinstance(value, list | dict) else str(value)
 
 

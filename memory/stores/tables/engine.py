@@ -26,6 +26,7 @@ from sqlalchemy.pool import QueuePool, StaticPool
 
 from memory.model.errors import InvalidSettings, StoreUnavailable
 from memory.stores.tables.faults import DRIVER_FAULTS, translate
+from memory.stores.tables.sqlite_functions import add_functions
 
 T = TypeVar("T")
 
@@ -119,10 +120,13 @@ def _sqlite_engine(url: URL, pool_size: int, create_file: bool, busy_timeout_s: 
             "cached_statements": 256,
         }
         if path is None:
-            return sqlite3.connect(":memory:", **options)
+            connection = sqlite3.connect(":memory:", **options)
+            add_functions(connection)
+            return connection
         connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True, **options)
         try:
             _set_up_sqlite(connection, busy_timeout_s)
+            add_functions(connection)
         except BaseException:
             connection.close()
             raise
