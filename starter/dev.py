@@ -26,11 +26,11 @@ from activities import Collaborators, build_activities
 from memory.llm.factory import build_models
 from memory.model.errors import MemoryUnavailable
 from memory.settings import DEV_FILE, Settings, load_settings
+from memory.stores.folder_lock import FolderLock
 from memory.stores.migrations import migrate
 from memory.stores.vectors import serve_vectors
 from starter.engines import Engine, S3Server, TemporalServer
 from starter.metrics import metrics_runtime
-from starter.processes import FolderLock
 from starter.schedules import ensure_schedules
 from starter.temporal import connect
 from worker import build_workers, check_dependencies, open_collaborators

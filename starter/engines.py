@@ -34,8 +34,9 @@ from minio.error import S3Error
 
 from memory.model.errors import InvalidSettings, MemoryUnavailable
 from memory.model.names import SEARCH_ATTRIBUTES, SEARCH_TENANT
+from memory.stores.folder_lock import FolderLock
 from memory.stores.objects.minio import FAILURES
-from starter.processes import ChildProcess, FolderLock, free_ports, port_is_free
+from starter.processes import ChildProcess, free_ports, port_is_free
 
 HOST = "127.0.0.1"
 NAMESPACE = "default"

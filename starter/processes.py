@@ -1,4 +1,4 @@
-"""Child processes that never outlive this one, the free ports they listen on, and the lock of the folder they own.
+"""Child processes that never outlive this one, and the free ports they listen on.
 
 A child runs in its own session, so that Ctrl-C in the terminal reaches only us and we stop it in our own order. On Linux the
 kernel kills it when we die, also by SIGKILL (``PR_SET_PDEATHSIG``); elsewhere it is killed when the interpreter exits.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
-import json
 import os
 import random
 import signal
@@ -17,11 +15,10 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from memory.model.errors import FolderInUse, InvalidSettings, MemoryUnavailable
+from memory.model.errors import MemoryUnavailable
 
 # Runs in the child before the server: a `preexec_fn` would run Python between fork and exec, which can deadlock in a process
 # that has threads (ours has: the Temporal SDK's). The parent may be dead before prctl took effect, hence the second look.
@@ -185,74 +182,3 @@ def free_ports(count: int) -> list[int]:
                     _given.update(found)
                     return found
     raise MemoryUnavailable(f"no {count} free ports between {_PORT_RANGE.start} and {_PORT_RANGE.stop} on 127.0.0.1")
-
-
-# ------------------------------------------------------------------------------------------------------------- folder lock
-
-
-class FolderLock:
-    """An exclusive lock on a folder. It is held as long as this object or a child that got ``descriptor`` lives."""
-
-    def __init__(self, folder: Path, *, owner: str) -> None:
-        self._path = folder / "lock"
-        self._owner = owner
-        self._descriptor: int | None = None
-
-    @property
-    def descriptor(self) -> int:
-        if self._descriptor is None:
-            raise RuntimeError("the lock is not held")
-        return self._descriptor
-
-    def acquire(self) -> None:
-        """Idempotent. Raises FolderInUse that names the other process, InvalidSettings when the folder is not usable."""
-        if self._descriptor is not None:
-            return
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise InvalidSettings(f"AFTERTURN_DATA_DIR: cannot use {self._path.parent}: {error.strerror}") from error
-        # Children of an owner that was killed die a moment after it; a living owner is reported at once.
-        deadline = time.monotonic() + 3.0
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                pid, what = self._read(descriptor)
-                if _alive(pid) or time.monotonic() > deadline:
-                    os.close(descriptor)
-                    raise FolderInUse(
-                        f"{self._path.parent} is in use by process {pid or 'unknown'} ({what}); stop it,"
-                        " or set AFTERTURN_DATA_DIR to another folder"
-                    ) from None
-                time.sleep(0.05)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "owner": self._owner}).encode(), 0)
-        self._descriptor = descriptor
-
-    def release(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    @staticmethod
-    def _read(descriptor: int) -> tuple[int | None, str]:
-        try:
-            content = json.loads(os.pread(descriptor, 4096, 0))
-            return int(content["pid"]), str(content["owner"])
-        except (ValueError, KeyError, TypeError):
-            return None, "unknown"
-
-
-def _alive(pid: int | None) -> bool:
-    if pid is None:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -18,7 +18,8 @@ import psutil
 import pytest
 
 from memory.model.errors import FolderInUse, InvalidSettings, MemoryUnavailable
-from starter.processes import ChildProcess, FolderLock, free_ports, port_is_free
+from memory.stores.folder_lock import FolderLock
+from starter.processes import ChildProcess, free_ports, port_is_free
 
 SLEEP = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)")
 STUBBORN = (

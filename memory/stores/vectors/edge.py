@@ -22,7 +22,7 @@ import qdrant_edge as qdrant
 
 from memory.model.errors import AfterturnError, InvalidSettings, StoreUnavailable
 from memory.ports.vectors import PAYLOAD_OWNER, CollectionSpec, Filter, Hit, Point, SparseVector, VectorQuery
-from memory.stores.vectors.lock import EngineLock, in_use
+from memory.stores.folder_lock import FolderLock
 from memory.stores.vectors.rules import (
     BATCH,
     DENSE,
@@ -72,6 +72,12 @@ class _Open:
     unflushed: int = 0
 
 
+_WAY_OUT = (
+    "stop it, run one `afterturn dev` that the others share, set AFTERTURN_DATA_DIR to another folder,"
+    " or AFTERTURN_VECTOR_URL to a Qdrant server"
+)
+
+
 class EdgeVectors:
     """The port ``VectorIndex`` on the embedded engine. Takes the folder's lock with the first call, keeps it until ``aclose``.
 
@@ -82,7 +88,7 @@ class EdgeVectors:
         """Opens nothing. ``owner``: what this process is, for the message that another one shows."""
         self._folder = folder
         self._timeout_s = timeout_s
-        self._lock = EngineLock(folder, owner=owner)
+        self._lock = FolderLock(folder, owner=owner, what=f"the vectors in {folder} are", way_out=_WAY_OUT)
         self._threads = ThreadPoolExecutor(threads, "afterturn-vectors")
         self._guard = threading.RLock()
         self._open: dict[str, _Open] = {}
@@ -323,7 +329,7 @@ class EdgeVectors:
 
     def _translated(self, said: str) -> AfterturnError:
         if "WouldBlock" in said:
-            return in_use(self._folder, None, "another program that opened it directly")
+            return self._lock.in_use_by(None, "another program that opened it directly")
         if "dimension error" in said:
             return InvalidSettings(f"the vectors do not fit their collection ({said[:200]}): run `afterturn reindex`")
         return StoreUnavailable(f"the vector index failed: {said[:300]}")
