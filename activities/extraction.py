@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import UTC, datetime
 
 from temporalio import activity
 
@@ -52,13 +51,15 @@ class ExtractionActivities:
                 return _reply(done, flags=("already_extracted",), elapsed_ms=since(began))
             events = shown_events(window, await self._ledger.window_events(window))
             specs = [spec_of(category) for category in window.categories]
-            now = datetime.now(UTC)
+            # Not the time of this try: whoever tries again has to ask the same.
+            now = window.planned_at
             teams = await teams_of(self._directory, scope) if any(spec.reads_teams for spec in specs) else ()
             known = await load_known(self._stores, scope, events, specs=specs, now=now, teams=teams)
             model = self._meter.metered(self._models.model(job.model), scope)
             result = await Extractor(model, timeout_s=job.model_timeout_s).run(window, events, known, specs, now=now)
-            await self._ledger.save_extraction(scope, result.extraction)
-        reply = _reply(result.extraction, flags=result.extraction.flags, elapsed_ms=since(began))
+            # A try that was given up as dead may end after the next one, whose result is being applied.
+            kept = await self._ledger.save_extraction(scope, result.extraction, replaces=False)
+        reply = _reply(kept, flags=kept.flags, elapsed_ms=since(began))
         return reply.model_copy(update={"usage": {stage: stage_usage(spent) for stage, spent in result.usage.items()}})
 
 

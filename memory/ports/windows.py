@@ -124,8 +124,12 @@ class WindowLedger(Protocol):
         """Newest first."""
         ...
 
-    async def save_extraction(self, scope: Scope, extraction: Extraction) -> None:
-        """Put aside what was extracted; the same window and attempt again overwrites."""
+    async def save_extraction(self, scope: Scope, extraction: Extraction, *, replaces: bool = True) -> Extraction:
+        """Put aside what was extracted; the same window and attempt again overwrites. Gives what is put aside now.
+
+        Args:
+            replaces: False: what is there stays. A try that was given up and ends late must not change what others build on.
+        """
         ...
 
     async def extraction(self, scope: Scope, window_id: str, attempt: int | None = None) -> Extraction | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -91,3 +93,46 @@ async def test_what_was_said_where_memory_is_off_is_not_shown_to_a_model() -> No
     await tables.aclose()
     assert "The gate closes at six." in "\n".join(model.shown)
     assert "canary" not in "\n".join(model.shown)
+
+
+class Held(Noting):
+    """Its first call waits until it is let go; every reply has another number of made-up items."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached, self.let_go = asyncio.Event(), asyncio.Event()
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.shown += [message.text for message in request.messages]
+        number = len(self.shown)
+        if number == 1:
+            self.reached.set()
+            await self.let_go.wait()
+        made_up = [{"contact": "c1", "text": "Owns a canary.", "evidence": []}] * number
+        return ChatReply(text=json.dumps({"bios": made_up}), stop=StopReason.END, usage=Usage(1, 1), model=self.name)
+
+
+async def test_a_try_that_ends_late_asks_the_same_and_changes_nothing_that_others_build_on() -> None:
+    tables, model = build_tables("sqlite://"), Held()
+    provider: Any = model
+    said = MessageEvent(event_id="e1", timestamp=AT, sender_id="user", content="The gate closes at six.")
+    await tables.log.record_events(ANN, [said], now=AT)
+    await tables.windows.plan(
+        Window(scope=ANN, window_id="w1", first_seq=1, last_seq=1, events=1, categories=(Category.BIOS,), planned_at=AT)
+    )
+    steps = ExtractionActivities(provider, tables.windows, tables.directory, stores_on(tables), Meter(tables.usage, cap=0))
+    job = WindowRef(user=UserRef.of(ANN), window_id="w1", attempt=0, model="noting", model_timeout_s=60)
+    late = asyncio.create_task(ActivityEnvironment().run(steps.extract_window, job))
+    await model.reached.wait()
+    reply = await ActivityEnvironment().run(steps.extract_window, job)
+    built_on = await tables.windows.extraction(ANN, "w1", 0)
+    assert built_on is not None
+    await tables.windows.save_extraction(ANN, built_on.model_copy(update={"refs": {**built_on.refs, "new1": "7"}}))
+    model.let_go.set()
+    assert (await late).categories == reply.categories
+    stored = await tables.windows.extraction(ANN, "w1", 0)
+    assert stored is not None
+    assert (stored.categories, stored.refs["new1"]) == (built_on.categories, "7")
+    await tables.aclose()
+    assert len(set(model.shown)) == 1
+    assert "Today is 2026-03-02." in model.shown[0]

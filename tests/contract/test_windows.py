@@ -480,6 +480,16 @@ class TestExtraction:
         assert await tables.windows.extraction(ANN, "w1", 7) is None
         assert await tables.windows.extraction(BOB, "w1") is None
 
+    async def test_a_late_one_leaves_what_is_there(self, tables: Tables) -> None:
+        first = self.extraction(flags=("a",))
+        kept = [await tables.windows.save_extraction(ANN, one, replaces=False) for one in (first, self.extraction(flags=("b",)))]
+        assert [one.flags for one in kept] == [("a",), ("a",)]
+        assert (await tables.windows.save_extraction(ANN, self.extraction(1, flags=("c",)), replaces=False)).flags == ("c",)
+        assert (await tables.windows.save_extraction(ANN, self.extraction(flags=("d",)))).flags == ("d",)
+        stored = await tables.windows.extraction(ANN, "w1", 0)
+        assert stored is not None
+        assert stored.flags == ("d",)
+
 
 class TestChunks:
     async def chunk(self, tables: Tables, *, scope: Scope = ANN, chunk_id: str = "chunk-1", **fields: Any) -> Window:

@@ -56,6 +56,7 @@ class SqlWindows(WindowLedger):
         self._database = database
         upsert: Any = sqlite.insert if database.is_sqlite else postgresql.insert
         extraction = upsert(EXTRACTIONS)
+        self._first_extraction = extraction.on_conflict_do_nothing()
         self._save_extraction = extraction.on_conflict_do_update(
             index_elements=["tenant", "user_id", "window_id", "attempt"], set_={"body": extraction.excluded.body}
         )
@@ -177,7 +178,7 @@ class SqlWindows(WindowLedger):
         ).limit(checked(limit))
         return await self._database.read(lambda c: [window_of(row) for row in c.execute(wanted).mappings()])
 
-    async def save_extraction(self, scope: Scope, extraction: Extraction) -> None:
+    async def save_extraction(self, scope: Scope, extraction: Extraction, *, replaces: bool = True) -> Extraction:
         row = {
             "tenant": scope.tenant,
             "user_id": scope.user,
@@ -185,7 +186,19 @@ class SqlWindows(WindowLedger):
             "attempt": extraction.attempt,
             "body": clean_json(extraction.model_dump()),
         }
-        await self._database.write(lambda c: c.execute(self._save_extraction, row))
+        there = select(EXTRACTIONS.c.body).where(
+            of_user(EXTRACTIONS), EXTRACTIONS.c.window_id == extraction.window_id, EXTRACTIONS.c.attempt == extraction.attempt
+        )
+
+        def work(connection: Connection) -> Extraction:
+            if replaces:
+                connection.execute(self._save_extraction, row)
+                return extraction
+            if connection.execute(self._first_extraction, row).rowcount == 1:
+                return extraction
+            return Extraction.model_validate(connection.execute(there, user_binds(scope)).scalar_one())
+
+        return await self._database.write(work)
 
     async def extraction(self, scope: Scope, window_id: str, attempt: int | None = None) -> Extraction | None:
         wanted = select(EXTRACTIONS.c.body).where(of_user(EXTRACTIONS), EXTRACTIONS.c.window_id == window_id)
