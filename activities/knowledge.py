@@ -21,7 +21,8 @@ from activities.errors import translated
 from activities.heartbeat import heartbeats
 from activities.knowledge_desk import Desk
 from memory.knowledge.answers import NotInForm, ending_text, fitting_text, in_form, json_bytes
-from memory.knowledge.reading import last_answer, moved_so_far, said_by_caller
+from memory.knowledge.moved import moved_by
+from memory.knowledge.reading import last_answer, said_by_caller
 from memory.knowledge.results import ToolOutcome, written
 from memory.metering import Meter
 from memory.model.enablement import effective_enablement
@@ -128,7 +129,7 @@ class KnowledgeActivities:
                 call,
                 effect=f"loop/{loop.loop_id}/{job.step}/{job.index}",
                 said=said_by_caller(loop, entries),
-                moved=moved_so_far(entries),
+                moved=moved_by(loop, entries),
                 now=datetime.now(UTC),
             )
         except StoreUnavailable:
@@ -268,7 +269,6 @@ def _entry(step: int, index: int, call: ToolCall, outcome: ToolOutcome) -> Entry
         "is_error": outcome.is_error,
         "code": outcome.code,
         "rows": outcome.rows,
-        "moved": list(outcome.moved),
     }
     return Entry(f"result/{step}/{index}", EntryKind.RESULT, step, body)
 

@@ -106,8 +106,8 @@ def tool(function: Callable[..., Any], *, name: str | None = None, leave_out: fr
         if one.kind is not inspect.Parameter.KEYWORD_ONLY:
             raise TypeError(f"{called}: {parameter} is not keyword-only")
         default = ... if one.default is inspect.Parameter.empty else one.default
-        words = {"description": said[parameter]} if parameter in said else {}
-        fields[parameter] = (hints[parameter], Field(default, **words))
+        described_type = Annotated[hints[parameter], Field(description=said[parameter])] if parameter in said else hints[parameter]
+        fields[parameter] = (described_type, default)
     model = create_model(f"{called}_arguments", __base__=Arguments, **fields)
     schema = plain_schema(model.model_json_schema())
     return Tool(called, function, model, ToolDefinition(called, text, schema))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from memory.model.knowledge_loop import Entry, EntryKind, Loop
 
@@ -34,16 +33,6 @@ def in_reading_order(entries: Sequence[Entry]) -> list[Entry]:
 def said_by_caller(loop: Loop, entries: Sequence[Entry]) -> list[str]:
     """The caller's own words in this loop, and nothing else: its request, interjections, answers to clarifications."""
     return [loop.text, *(text for entry in entries if entry.kind in _SAID if isinstance(text := entry.body.get("text"), str))]
-
-
-def moved_so_far(entries: Sequence[Entry]) -> set[str]:
-    """``table`` and ``table.column`` that calls of this loop moved, copied or renamed."""
-    found: set[str] = set()
-    for entry in entries:
-        if entry.kind is EntryKind.RESULT and not entry.body.get("is_error"):
-            moved: Any = entry.body.get("moved") or ()
-            found.update(str(one) for one in moved)
-    return found
 
 
 def last_answer(entries: Sequence[Entry], *, structured: bool = False) -> str | None:

@@ -23,7 +23,6 @@ class ToolOutcome:
     """``content``: JSON for the model. ``code``: of an error. ``rows``: read or written, where it can be told.
 
     ``asked``: of ``ask`` and ``request_clarification``: the checked text; the call itself is the loop's part, ``content`` is empty.
-    ``moved``: of a change that copied, moved or renamed data, what may be deleted now: see :func:`memory.knowledge.guard.moved_by`.
     """
 
     content: str = field(repr=False)
@@ -31,7 +30,6 @@ class ToolOutcome:
     code: str | None = None
     rows: int | None = None
     asked: str | None = field(default=None, repr=False)
-    moved: tuple[str, ...] = field(default=(), repr=False)
 
 
 def problem(error: ToolProblem) -> ToolOutcome:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from memory.categories.spec import Stores
 from memory.knowledge.arguments import check_size
 from memory.knowledge.groups import CLARIFY, GROUPS, JOINS, READ_TOOLS, TALK_TOOLS, WRITE_TOOLS, kind_of
-from memory.knowledge.guard import check_destructive
+from memory.knowledge.guard import DESTRUCTIVE, Ground, check_destructive
 from memory.knowledge.read_tools import ReadTools, overview
 from memory.knowledge.results import ToolOutcome, problem, rendered
 from memory.knowledge.search import KnowledgeSearch
@@ -74,7 +74,7 @@ class Toolbox:
             call: what the model asked for.
             effect: idempotency key of what it writes.
             said: the caller's own texts of this loop: request, interjections, answers to clarifications; nothing else.
-            moved: what earlier steps of this loop copied, moved or renamed (``moved`` of their outcomes).
+            moved: what earlier steps of this loop have put elsewhere: see :func:`memory.knowledge.moved.moved_by`.
             now: the time of the step.
 
         Raises:
@@ -107,10 +107,24 @@ class Toolbox:
             content, rows = rendered(await getattr(reads, call.name)(**arguments))
             return ToolOutcome(content, rows=rows)
         arguments = WRITE_TOOLS[call.name].bind(call.arguments)
-        check_destructive(call.name, arguments, operation=self._loop.operation, said=said, moved=moved)
+        if call.name in DESTRUCTIVE:
+            check_destructive(call.name, arguments, await self._ground(arguments, said, moved))
         writes = WriteTools(self._tables, self._search, self._view, self._destinations, effect=effect, now=now)
         content, rows = rendered(await getattr(writes, call.name)(**arguments))
         return ToolOutcome(content, rows=rows)
+
+    async def _ground(self, arguments: Mapping[str, Any], said: Sequence[str], moved: Collection[str]) -> Ground:
+        destination = arguments["destination"] or self._loop.destination
+        owner = self._destinations.owner(destination)
+        seen = await self._tables.tables(self._view)
+        return Ground(
+            self._loop.operation,
+            said if self._loop.parent is None else (),  # the text of a loop within a loop is a model's
+            moved=moved,
+            destination=destination,
+            tables=[table for table in seen if table.owner == owner],
+            names={table.name for table in seen},
+        )
 
     def _names(self) -> tuple[str, ...]:
         names = GROUPS[self._loop.operation]
@@ -118,5 +132,5 @@ class Toolbox:
 
     def _refusal(self, name: str) -> str:
         if name in WRITE_TOOLS and not self._loop.operation.writes:
-            return f"{name} is refused: {self._loop.operation.value} only reads, it can never change anything; answer from what is there"
+            return f"{name} is refused: {self._loop.operation.value} only reads and can change nothing; answer from what is there"
         return f"there is no tool {name[:64]!r} here; there are: {', '.join(self._names())}"
