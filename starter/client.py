@@ -16,31 +16,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from pydantic import TypeAdapter, ValidationError
 from temporalio.client import Client
 
-from memory.categories.spec import Stores
-from memory.llm.factory import build_models
-from memory.model.enablement import Enablement
 from memory.model.errors import AfterturnError, InvalidInput
-from memory.model.event import Event, ManagerMethodEvent, MessageEvent
+from memory.model.event import ManagerMethodEvent, MessageEvent
 from memory.model.scope import Scope
-from memory.model.turn import Outcome, Turn
-from memory.ports import Directory, EventLog, ModelProvider, Progress, UsageLedger, WindowLedger
-from memory.ports.knowledge import KnowledgeTables, LoopStore
-from memory.profiles import Profiles
+from memory.model.turn import Turn
+from memory.ports import Progress
 from memory.prompts import memory_section
-from memory.retrieval import SearchIndex
 from memory.settings import Settings, load_settings
-from memory.stores.objects.minio import MinioObjectStore
-from memory.stores.tables import build_tables
+from starter.client_parts import Parts, build_parts
+from starter.client_profiles import ProfileMethods
 from starter.faults import fault
+from starter.given import events_of, turn_of
 from starter.guard import Guard
 from starter.handles import Handles
 from starter.knowledge import Knowledge
@@ -50,21 +42,14 @@ from starter.pieces import EventsPiece
 from starter.recording import Recorder
 from starter.records import Records
 from starter.relay import NoticeRelay, OnNotice
-from starter.search import open_search, stores_of
 from starter.signals import TurnSignaller
-from starter.temporal import connect, connect_options
 from starter.views import (
     DrainResult,
-    EditResult,
     EventsReceipt,
     LoadedMemory,
     LoadReason,
-    ProfileVersion,
-    ProfileView,
     Receipt,
     ReceiptStatus,
-    RerunResult,
-    UserStatus,
 )
 from starter.who import Who, scope_of
 from starter.window_signals import WindowWaker
@@ -74,32 +59,11 @@ MAX_TABLE_CALLS = 64
 MAX_OBJECT_CALLS = 32
 MAX_SIGNALS = 1_000
 CLOSE_S = 5.0
-MAX_EVENTS = 1_000
-
-_EVENT: TypeAdapter[MessageEvent | ManagerMethodEvent] = TypeAdapter(Event)
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a client works with. ``temporal`` is asked once, at first use; ``close`` is awaited in order at the end."""
-
-    directory: Directory
-    log: EventLog
-    profiles: Profiles
-    models: ModelProvider
-    temporal: Callable[[], Awaitable[Client]]
-    ledger: WindowLedger
-    stores: Stores
-    index: SearchIndex
-    usage: UsageLedger
-    loops: LoopStore
-    knowledge: KnowledgeTables
-    close: Sequence[Callable[[], Awaitable[None]]] = ()
-
-
-class MemoryClient:
+class MemoryClient(ProfileMethods):
     """Connects to nothing before it is used.
 
     Attributes:
@@ -119,7 +83,7 @@ class MemoryClient:
 
     def __init__(self, settings: Settings | None = None, *, on_notice: OnNotice | None = None) -> None:
         settings = load_settings() if settings is None else settings
-        self._set_up(settings, _build_parts(settings), on_notice)
+        self._set_up(settings, build_parts(settings), on_notice)
 
     @classmethod
     def from_settings(cls, settings: Settings, *, on_notice: OnNotice | None = None) -> Self:
@@ -244,7 +208,7 @@ class MemoryClient:
         """
         self._start()
         try:
-            scope, checked = scope_of(who), _turn_of(turn)
+            scope, checked = scope_of(who), turn_of(turn)
         except InvalidInput as error:
             return Receipt(ReceiptStatus.REFUSED, reason=error.message)
         return await self._recorder.after_answer(scope, checked)
@@ -273,7 +237,7 @@ class MemoryClient:
         self._start()
         try:
             scope = scope_of(who)
-            piece = EventsPiece(_events_of(events), space_id, allow_user_memory is True)
+            piece = EventsPiece(events_of(events), space_id, allow_user_memory is True)
         except InvalidInput as error:
             return EventsReceipt(ReceiptStatus.REFUSED, reason=error.message)
         if not piece.events:
@@ -295,108 +259,7 @@ class MemoryClient:
         """Loading notices that did not reach ``on_notice``: it raised, was too slow, or too many waited."""
         return self._relay.failed + self._relay.dropped
 
-    # ----------------------------------------------------------------------------------------------- users and operators
-
-    async def get_profile(self, who: Who, *, space_id: str = "default", version: int | None = None) -> ProfileView:
-        """The profile as it is, or as it was at a version. Reading creates nothing.
-
-        Raises:
-            MemoryUnavailable: a store is away.
-            RootClash: the company has more than one active root.
-            InvalidInput: the ids cannot be used.
-            UnreadableProfile: another program put a file of more than 2 MiB there. Its ``etag`` lets it be saved over; ``history``
-                and ``rollback`` work.
-        """
-        return await self._handles.get_profile(scope_of(who), space_id=space_id, version=version)
-
-    async def profile_at(self, who: Who, version: int) -> ProfileView:
-        """The profile at a version; ``exists`` is false where there is no such version. Raises as :meth:`get_profile`."""
-        return await self.get_profile(who, version=version)
-
-    async def history(self, who: Who, *, limit: int = 50) -> tuple[ProfileVersion, ...]:
-        """The newest versions, newest first, at most 1,000. Raises as :meth:`get_profile`."""
-        return await self._handles.history(scope_of(who), limit=limit)
-
-    async def edit_profile(self, who: Who, document: str, *, expected_etag: str | None, edit_id: str | None = None) -> EditResult:
-        """Save the body that a user edited. It waits for a write in progress; secrets in it are redacted.
-
-        Args:
-            who: the user.
-            document: the new body, at most 1 MiB of UTF-8, read generously. Frontmatter in it is ignored. A blank one empties
-                the memory.
-            expected_etag: ``etag`` of the :class:`ProfileView` that was edited; None: there was no profile.
-            edit_id: makes a repeated call with the same text the same save; a new id by default.
-
-        Returns:
-            After a conflict nothing was overwritten and both versions are in the result.
-
-        Raises:
-            InvalidInput: too large, or not valid Unicode; nothing was changed.
-            MemoryUnavailable: something is away; the message says whether the save may still be applied.
-            RootClash: the company has more than one active root.
-        """
-        return await self._handles.edit_profile(scope_of(who), document, expected_etag=expected_etag, edit_id=edit_id)
-
-    async def rollback(
-        self, who: Who, to_version: int, *, expected_etag: str | None = None, edit_id: str | None = None
-    ) -> EditResult:
-        """Make an earlier version the newest again; the history stays. Raises as :meth:`edit_profile`.
-
-        Args:
-            who: the user.
-            to_version: as in :meth:`history`.
-            expected_etag: refuse when the profile changed since; None: whatever is there now.
-            edit_id: makes a repeated call the same roll-back.
-        """
-        return await self._handles.rollback(scope_of(who), to_version, expected_etag=expected_etag, edit_id=edit_id)
-
-    async def status(self, who: Who, *, space_id: str = "default") -> UserStatus:
-        """Where the user's memory stands; what cannot be read is named in the result. Raises InvalidInput for ids only."""
-        return await self._handles.status(scope_of(who), space_id=space_id)
-
-    async def enablement(
-        self, who: Who, *, space_id: str = "default", allow_user_memory: bool = True, web_search: bool | None = None
-    ) -> Enablement:
-        """Whether memory is on, and every reason why not, for a caller that allows it. Raises MemoryUnavailable, InvalidInput."""
-        return await self._handles.enablement(
-            scope_of(who), space_id=space_id, allow_user_memory=allow_user_memory, web_search=web_search
-        )
-
-    async def set_preference(self, who: Who, *, allow_user_memory: bool) -> None:
-        """The user's own choice for all spaces. Opting out deletes nothing. Raises MemoryUnavailable, InvalidInput."""
-        await self._parts.directory.set_preference(scope_of(who), allow_user_memory=allow_user_memory)
-
-    async def rerun(
-        self,
-        *,
-        tenant: str | None = None,
-        scope: Who | None = None,
-        turn_ids: Sequence[str] | None = None,
-        outcomes: Collection[Outcome] = (Outcome.KEPT,),
-        limit: int = 1000,
-    ) -> RerunResult:
-        """Run turns again that were kept out by a failure, or skipped because memory was off.
-
-        Args:
-            tenant: of this company only (encoded, as in a Scope).
-            scope: of this user only.
-            turn_ids: these only; needs ``scope``.
-            outcomes: ``kept``, ``skipped`` or both. A turn that was skipped because its user had opted out stays so, and one for
-                which memory is still off is skipped again.
-            limit: at most this many turns.
-
-        Raises:
-            MemoryUnavailable: the event log is away. A workflow that cannot be told is started by the sweeper.
-            InvalidInput: turn ids without a user, one that the user does not have (then none runs again), or another outcome.
-        """
-        if turn_ids is not None and scope is None:
-            raise InvalidInput("turn ids belong to a user: say which")
-        user = None if scope is None else scope_of(scope)
-        return await self._handles.rerun(tenant=tenant, scope=user, turn_ids=turn_ids, outcomes=outcomes, limit=limit)
-
-    async def wait_until_idle(self, who: Who, *, timeout_s: float = 60.0) -> bool:
-        """Whether all recorded turns were finished and the workflow had ended within the time. Raises MemoryUnavailable."""
-        return await self._handles.wait_until_idle(scope_of(who), timeout_s=timeout_s)
+    # ------------------------------------------------------------------------------------------------------------- windows
 
     async def flush(self, who: Who, *, wait_s: float = 0.0) -> Progress:
         """Have the events recorded so far consolidated, also as a short window. See :meth:`starter.windows.Windows.flush`."""
@@ -474,64 +337,3 @@ class MemoryClient:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.aclose()
-
-
-def _turn_of(turn: Turn | Mapping[str, Any]) -> Turn:
-    if isinstance(turn, Turn):
-        return turn
-    try:
-        return Turn.model_validate({"occurred_at": datetime.now(UTC), **turn})
-    except ValidationError as error:
-        raise InvalidInput(f"the turn is not valid: {_problems(error)}") from None
-    except TypeError:
-        raise InvalidInput(f"a turn is a Turn or a mapping of its fields, not {type(turn).__name__}") from None
-
-
-def _events_of(
-    events: Sequence[MessageEvent | ManagerMethodEvent | Mapping[str, Any]],
-) -> tuple[MessageEvent | ManagerMethodEvent, ...]:
-    if isinstance(events, str | bytes | Mapping) or not isinstance(events, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput(f"events are a list of events, not {type(events).__name__}")
-    if len(events) > MAX_EVENTS:
-        raise InvalidInput(f"{len(events)} events in one call; at most {MAX_EVENTS} are accepted")
-    checked: list[MessageEvent | ManagerMethodEvent] = []
-    for place, event in enumerate(events, 1):
-        if isinstance(event, MessageEvent | ManagerMethodEvent):
-            checked.append(event)
-            continue
-        try:
-            kind = "manager_method" if "manager" in event else "message"
-            checked.append(_EVENT.validate_python({"kind": kind, **event}))
-        except ValidationError as error:
-            raise InvalidInput(f"event {place} is not valid: {_problems(error)}") from None
-        except TypeError:
-            raise InvalidInput(f"event {place} is neither an event nor a mapping of its fields") from None
-    return tuple(checked)
-
-
-def _problems(error: ValidationError) -> str:
-    """What is wrong with which field, without the values."""
-    problems = error.errors(include_input=False, include_url=False, include_context=False)
-    return "; ".join(f"{'.'.join(str(part)[:40] for part in item['loc']) or 'it'}: {item['msg']}" for item in problems[:5])
-
-
-def _build_parts(settings: Settings) -> Parts:
-    connect_options(settings)  # a configuration that cannot be read stops the start, not the first turn
-    tables = build_tables(settings)
-    store = MinioObjectStore.from_settings(settings)
-    models = build_models(settings)
-    index = open_search(settings, tables)
-    return Parts(
-        directory=tables.directory,
-        log=tables.log,
-        profiles=Profiles(store, bucket_prefix=settings.bucket_prefix),
-        models=models,
-        temporal=lambda: connect(settings, lazy=True),
-        ledger=tables.windows,
-        stores=stores_of(tables, index),
-        index=index,
-        usage=tables.usage,
-        loops=tables.loops,
-        knowledge=tables.knowledge,
-        close=(models.aclose, index.aclose, store.aclose, tables.aclose),
-    )

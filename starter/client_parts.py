@@ -1,0 +1,61 @@
+"""What a client works with, and how it is put together from settings."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from temporalio.client import Client
+
+from memory.categories.spec import Stores
+from memory.llm.factory import build_models
+from memory.ports import Directory, EventLog, ModelProvider, UsageLedger, WindowLedger
+from memory.ports.knowledge import KnowledgeTables, LoopStore
+from memory.profiles import Profiles
+from memory.retrieval import SearchIndex
+from memory.settings import Settings
+from memory.stores.objects.minio import MinioObjectStore
+from memory.stores.tables import build_tables
+from starter.search import open_search, stores_of
+from starter.temporal import connect, connect_options
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a client works with. ``temporal`` is asked once, at first use; ``close`` is awaited in order at the end."""
+
+    directory: Directory
+    log: EventLog
+    profiles: Profiles
+    models: ModelProvider
+    temporal: Callable[[], Awaitable[Client]]
+    ledger: WindowLedger
+    stores: Stores
+    index: SearchIndex
+    usage: UsageLedger
+    loops: LoopStore
+    knowledge: KnowledgeTables
+    close: Sequence[Callable[[], Awaitable[None]]] = ()
+
+
+def build_parts(settings: Settings) -> Parts:
+    """Connects to nothing. Raises InvalidSettings."""
+    connect_options(settings)  # a configuration that cannot be read stops the start, not the first turn
+    tables = build_tables(settings)
+    store = MinioObjectStore.from_settings(settings)
+    models = build_models(settings)
+    index = open_search(settings, tables)
+    return Parts(
+        directory=tables.directory,
+        log=tables.log,
+        profiles=Profiles(store, bucket_prefix=settings.bucket_prefix),
+        models=models,
+        temporal=lambda: connect(settings, lazy=True),
+        ledger=tables.windows,
+        stores=stores_of(tables, index),
+        index=index,
+        usage=tables.usage,
+        loops=tables.loops,
+        knowledge=tables.knowledge,
+        close=(models.aclose, index.aclose, store.aclose, tables.aclose),
+    )
