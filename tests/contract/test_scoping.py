@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, delete, exists, func, insert, literal_column, select, text, tuple_, union, update
+from sqlalchemy import Connection, delete, exists, func, insert, literal, literal_column, null, select, text, tuple_, union, update
 
 from memory.model.errors import InvalidInput, NotPermitted
 from memory.model.fact import FactStatus
@@ -53,6 +53,14 @@ BARE: dict[str, Any] = {
     "columns as text": select(literal_column("statement FROM facts")),
     "table as text": select(text("*")).select_from(text("tasks")),
 }
+
+
+OTHER = FACTS.alias("other")
+
+
+def pair(**changed: Any) -> dict[str, Any]:
+    given = {"other": OTHER, "on": (OTHER.c.fact_id == "f1",), "value": OTHER.c.statement}
+    return {**given, "values": lambda value: {"statement": value}, **changed}
 
 
 class TestNoWayRound:
@@ -113,6 +121,16 @@ class TestNoWayRound:
             lambda r: r.insert(RECORD_OWNERS, [{"owner_key": "u/bob", "last_contact_id": 1, "last_change": 0}]),
             lambda r: r.delete(FACTS, exists().where(TASKS.c.task_id == "t1")),
             lambda r: r.delete(TURNS),
+            lambda r: r.insert_from(FACTS, values={"owner_key": "u/bob"}),
+            lambda r: r.insert_from(FACTS, values={"fact_id": TASKS.c.task_id}),
+            lambda r: r.insert_from(FACTS, FACTS.c.fact_id == select(TASKS.c.task_id).scalar_subquery(), values={}),
+            lambda r: r.update_from(FACTS, **pair(value=TASKS.c.name)),
+            lambda r: r.update_from(FACTS, **pair(on=(OTHER.c.fact_id == TASKS.c.task_id,))),
+            lambda r: r.update_from(FACTS, **pair(other=TASKS.alias())),
+            lambda r: r.update_from(FACTS, **pair(other=FACTS)),
+            lambda r: r.update_from(FACTS, **pair(values=lambda value: {"tenant": value})),
+            lambda r: r.update_from(FACTS, **pair(values=lambda _: {"statement": select(TASKS.c.name).scalar_subquery()})),
+            lambda r: r.update_from(FACTS, FACTS.c.fact_id == FACTS.alias().c.fact_id, **pair()),
         ],
     )
     async def test_a_statement_that_cannot_be_narrowed_is_not_built(self, tables: Tables, ask: Callable[[Records], Any]) -> None:
@@ -125,10 +143,25 @@ class TestNoWayRound:
             lambda r: r.insert(RECORD_OWNERS, []),
             lambda r: r.update(FACTS, values={"status": "active"}),
             lambda r: r.delete(FACTS),
+            lambda r: r.insert_from(FACTS, values={}),
+            lambda r: r.update_from(FACTS, **pair()),
             lambda r: r.lock(),
         ):
             with pytest.raises(Unscoped, match="as one Owner"):
                 await tables.database.write(lambda c, write=write: write(Records(c, view)))
+
+    async def test_rows_are_made_of_and_changed_by_rows_of_the_same_owner(self, tables: Tables) -> None:
+        for owner, statement in ((ANNS, "Ann's."), (BOBS, "Bob's.")):
+            facts = [add(owner=owner, statement=statement), add("f2", owner=owner, statement="Another.")]
+            await tables.facts.apply(owner, facts, now=NOW)
+        await tables.database.write(lambda c: Records(c, ANNS).update_from(FACTS, FACTS.c.fact_id == "f2", **pair()))
+        copied = {"fact_id": literal("f3"), "fact_key": null()}
+        copied |= {column.name: column for column in FACTS.c if column.name not in {"tenant", "owner_key", *copied}}
+        for _ in range(2):
+            await tables.database.write(lambda c: Records(c, ANNS).insert_from(FACTS, FACTS.c.fact_id == "f1", values=copied))
+        seen = {fact.fact_id: fact.statement for fact in await tables.facts.list(see(ANN))}
+        assert seen == {"f1": "Ann's.", "f2": "Ann's.", "f3": "Ann's."}
+        assert {fact.fact_id: fact.statement for fact in await tables.facts.list(see(BOB))} == {"f1": "Bob's.", "f2": "Another."}
 
     @pytest.mark.parametrize("whose", [None, "u/ann", ("acme", "ann"), ANN])
     async def test_nothing_else_is_a_scope(self, tables: Tables, whose: Any) -> None:
@@ -172,6 +205,14 @@ def test_only_the_scope_runs_statements_on_records() -> None:
         called = {node.func.attr for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)}
         assert not called & {"execute", "exec_driver_sql", "scalar", "scalars", "connect", "begin", "raw_connection"}, file.stem
         assert "EveryOwner" not in imported.get("memory.stores.tables.scoping", set()) or file.stem == "indexing"
+
+
+def test_what_keeps_the_tables_of_knowledge_runs_nothing_by_itself() -> None:
+    for file in sorted((STORES / "knowledge").glob("*.py")):
+        tree = ast.parse(file.read_text("utf-8"))
+        called = {node.func.attr for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)}
+        assert not called & {"execute", "exec_driver_sql", "scalar", "scalars", "connect", "begin", "raw_connection"}, file.stem
+        assert ("EveryOwner" in file.read_text("utf-8")) <= (file.stem == "embeddings"), file.stem
 
 
 # --------------------------------------------------------------------------------------------------- what a user would see

@@ -2,7 +2,8 @@
 
 The stores of facts, contacts, tasks, guidance and functions hold no bare connection. They hold a :class:`Records`, made from an
 :class:`~memory.model.owner.Owner` or a :class:`~memory.model.owner.View`; it adds the tenant and the owners to every statement and
-refuses one that it cannot add them to (a second table, a subquery, plain SQL). Writes take exactly one owner.
+refuses one that it cannot add them to (a second table, a subquery, plain SQL). Writes take exactly one owner. Reads over several
+tables are put together in :mod:`memory.stores.tables.sources`.
 
 :func:`guard` watches the connections themselves: a statement on one of these tables that did not come from here, or that has lost
 its condition, is refused before it reaches the database. What keeps the index (:class:`EveryOwner`) may read over owners, and only
@@ -12,12 +13,27 @@ read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, Table, bindparam, delete, event, insert, select, update
+from sqlalchemy import (
+    Alias,
+    ColumnElement,
+    Connection,
+    Engine,
+    Row,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    event,
+    insert,
+    literal,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.elements import ClauseElement, ColumnClause, TextClause
@@ -26,6 +42,7 @@ from sqlalchemy.sql.selectable import FromClause, SelectBase
 
 from memory.model.errors import InvalidInput, NotPermitted
 from memory.model.owner import Owner, View
+from memory.stores.tables.fragments import Fragment, is_closed
 from memory.stores.tables.rows_knowledge import KNOWLEDGE
 from memory.stores.tables.rows_records import RECORD_OWNERS
 from memory.stores.tables.rows_records import RECORD_TABLES as ITEM_TABLES
@@ -37,15 +54,25 @@ Query: TypeAlias = Select[*tuple[Any, ...]]
 
 RECORD_TABLES: Final = ITEM_TABLES | KNOWLEDGE
 
-_OPTION = "afterturn_reach"
+OPTION: Final = "afterturn_reach"
 _TENANT, _OWNERS = "reach_tenant", "reach_owners"
 _COLUMNS = ("tenant", "owner_key")
-_PLAIN_SQL = ("_prefixes", "_suffixes", "_hints", "_statement_hints")
+PLAIN_SQL: Final = ("_prefixes", "_suffixes", "_hints", "_statement_hints")
 _NAMES = re.compile(rf"\b(?:{'|'.join(sorted(table.name for table in RECORD_TABLES))})\b", re.IGNORECASE)
 
 
 class Unscoped(NotPermitted):
     """A statement on the records that is not bound to a tenant and its owners: a fault of this program."""
+
+
+class Reach:
+    """A mark that looks at its statement itself (:mod:`memory.stores.tables.sources`)."""
+
+    __slots__ = ()
+
+    def check(self, compiled: Any, bound: Sequence[Mapping[str, Any]]) -> None:
+        """Raises Unscoped. ``bound``: the values of the parameters, for each run."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +96,7 @@ class Records:
         else:
             raise Unscoped("records belong to an Owner or are seen in a View")
         self._connection = connection
-        self._options = {_OPTION: self._reach}
+        self._options = {OPTION: self._reach}
 
     @property
     def connection(self) -> Connection:
@@ -109,6 +136,44 @@ class Records:
         self._key()
         _check_parts(table, *where)
         statement = delete(table).where(*where, *self._mine(table))
+        return self._connection.execute(statement, execution_options=self._options).rowcount
+
+    def insert_from(self, table: Table, *where: ColumnElement[bool], values: Mapping[str, Any]) -> int:
+        """Add rows made of rows of this owner in the same table; those whose key is there are left out. Returns how many."""
+        self._key()
+        _check_values(table, values)
+        _check_parts(table, *where, *values.values())
+        parts = [value if isinstance(value, ClauseElement) else literal(value) for value in values.values()]
+        made = select(table.c.tenant, table.c.owner_key, *cast("Any", parts)).where(*where, *self._mine(table))
+        upsert: Any = sqlite.insert if self._connection.dialect.name == "sqlite" else postgresql.insert
+        statement = upsert(table).from_select([*_COLUMNS, *values], made).on_conflict_do_nothing()
+        return self._connection.execute(statement, execution_options=self._options).rowcount
+
+    def update_from(
+        self,
+        table: Table,
+        *where: ColumnElement[bool],
+        other: FromClause,
+        on: Sequence[ColumnElement[bool]],
+        value: ColumnElement[Any],
+        values: Callable[[ColumnElement[Any]], Mapping[str, Any]],
+    ) -> int:
+        """Change rows of this owner by a ``value`` of the one row of the same owner, in the same table, that ``on`` takes.
+
+        Args:
+            other: another name of ``table``.
+            values: what the columns get, made from that value; NULL where there is no such row.
+        """
+        self._key()
+        if not isinstance(other, Alias) or other.element is not table:
+            raise Unscoped(f"rows of {table.name} are changed by rows of the same table")
+        _check_values(table, values(value))
+        _check_parts(table, *where, *on, value, *values(value).values(), also=other)
+        # The other row is of the owner that this one is of, and this one is narrowed. A subquery, because a planner that knows
+        # nothing of a table yet may join row by row without the key.
+        same = [other.c[name] == table.c[name] for name in _COLUMNS]
+        found = select(value).where(*same, *on).correlate(table).scalar_subquery()
+        statement = update(table).where(*where, *self._mine(table)).values(values(found))
         return self._connection.execute(statement, execution_options=self._options).rowcount
 
     def lock(self) -> Row[Any]:
@@ -155,7 +220,7 @@ class EveryOwner:
 
     def rows(self, statement: Query) -> Sequence[Row[Any]]:
         _only_table(statement)
-        return self._connection.execute(statement, execution_options={_OPTION: _Reach(None)}).all()
+        return self._connection.execute(statement, execution_options={OPTION: _Reach(None)}).all()
 
 
 def _lock(upsert: Any) -> Any:
@@ -187,19 +252,22 @@ def _check_is_ours(table: Table) -> None:
         raise Unscoped(f"{table.name} is not a table of the records")
 
 
-def _table_of(statement: ClauseElement, found: Table | None = None) -> Table:
+def _table_of(statement: ClauseElement, found: Table | None = None, also: FromClause | None = None) -> Table:
     """Looks at every part of a statement: there is one table in it (``found``, if given), and nothing that could be about other
-    rows."""
+    rows. ``also``: another name of it, whose rows are narrowed where it is given."""
     whole = statement if found is None else None
-    if any(getattr(statement, name, None) for name in _PLAIN_SQL):
+    if any(getattr(statement, name, None) for name in PLAIN_SQL):
         raise Unscoped("a statement on the records with plain SQL cannot be narrowed to an owner")
     for part in visitors.iterate(statement):
         if part is whole:
             continue
         table = cast("Any", part.table if isinstance(part, ColumnClause) else part if isinstance(part, Table) else None)
-        if isinstance(part, TextClause) or (isinstance(part, ColumnClause) and part.is_literal):
+        plain = isinstance(part, TextClause) or (isinstance(part, ColumnClause) and part.is_literal)
+        if plain or (isinstance(part, Fragment) and not is_closed(part.template)):
             raise Unscoped("a statement on the records with plain SQL cannot be narrowed to an owner")
         if table is None and (isinstance(part, FunctionElement) or not isinstance(part, FromClause | SelectBase)):
+            continue
+        if also is not None and (part is also or table is also):
             continue
         if not isinstance(table, Table) or (found is not None and table is not found):
             raise Unscoped("a statement on the records is about one table, without an alias, a join or a subquery")
@@ -210,10 +278,10 @@ def _table_of(statement: ClauseElement, found: Table | None = None) -> Table:
     return found
 
 
-def _check_parts(table: Table, *parts: Any) -> None:
-    """Conditions and new values of a change speak of this table alone."""
+def _check_parts(table: Table, *parts: Any, also: FromClause | None = None) -> None:
+    """Conditions and new values of a change speak of this table alone, and of its other name."""
     for part in parts:
-        if isinstance(part, ClauseElement) and _table_of(part, table) is not table:
+        if isinstance(part, ClauseElement) and _table_of(part, table, also) is not table:
             raise Unscoped(f"a statement on {table.name} names another table")
 
 
@@ -248,7 +316,10 @@ def _check(connection: Connection, cursor: Any, sql: str, parameters: Any, conte
             _touching[compiled] = touches
     if not touches:
         return
-    reach: Any = None if compiled is None else context.execution_options.get(_OPTION)
+    reach: Any = None if compiled is None else context.execution_options.get(OPTION)
+    if compiled is not None and isinstance(reach, Reach):
+        reach.check(compiled, context.compiled_parameters)
+        return
     if compiled is None or not isinstance(reach, _Reach):
         raise Unscoped("a statement on the records was not made by memory.stores.tables.scoping")
     if reach.tenant is None:
@@ -265,12 +336,18 @@ def _touches(statement: Any) -> bool:
         if isinstance(part, Table) and part.metadata is RECORD_OWNERS.metadata:
             if part in RECORD_TABLES:
                 return True
-        elif isinstance(part, TextClause):
-            if _NAMES.search(part.text):
-                return True
-        elif isinstance(part, ColumnClause) and part.is_literal and _NAMES.search(part.name):
+        elif _NAMES.search(_text_of(part)):
             return True
     return False
+
+
+def _text_of(part: Any) -> str:
+    """What a part of a statement puts into the SQL as it is."""
+    if isinstance(part, TextClause):
+        return part.text
+    if isinstance(part, Fragment):
+        return part.template
+    return part.name if isinstance(part, ColumnClause) and part.is_literal else ""
 
 
 def _is_bound(values: Mapping[str, Any], reach: _Reach) -> bool:

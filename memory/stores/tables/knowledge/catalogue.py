@@ -108,6 +108,12 @@ def resolve_all(connection: Connection, view: View, names: Iterable[str]) -> dic
     return found
 
 
+def current(connection: Connection, table: Table) -> Table | None:
+    """The table as it is now; None where it is gone."""
+    row = Records(connection, table.owner).row(select(KNOWLEDGE_TABLES).where(KNOWLEDGE_TABLES.c.table_id == table.table_id))
+    return None if row is None else _table(row)
+
+
 def _seen(connection: Connection, view: View, wanted: Query) -> list[Row[Any]]:
     return [*Records(connection, view).rows(wanted), *Records(connection, Owner.built_in()).rows(wanted)]
 
@@ -161,8 +167,10 @@ def count_of(records: Records) -> int:
     return records.rows(select(func.count(KNOWLEDGE_TABLES.c.table_id)))[0][0]
 
 
-def is_taken(records: Records, name: str) -> bool:
-    return records.row(select(KNOWLEDGE_TABLES.c.table_id).where(KNOWLEDGE_TABLES.c.name_key == name_key(name))) is not None
+def taken(records: Records, name: str) -> str | None:
+    """The owner's table that has this name already, as it is written there."""
+    row = records.row(select(KNOWLEDGE_TABLES.c.name).where(KNOWLEDGE_TABLES.c.name_key == name_key(name)))
+    return None if row is None else row.name
 
 
 def add_entry(records: Records, entry: Entry) -> None:

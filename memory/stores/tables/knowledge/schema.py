@@ -15,9 +15,9 @@ from memory.stores.tables.knowledge.catalogue import (
     add_entry,
     count_of,
     entries_of,
-    is_taken,
     remove_entry,
     source_of,
+    taken,
     too_many_tables,
 )
 from memory.stores.tables.knowledge.counting import checked_counting
@@ -97,9 +97,10 @@ def _names(tables: Sequence[str]) -> Sequence[str]:
 
 def _free_name(work: Work, name: str) -> str:
     checked = checked_table_name(name)
-    if is_taken(work.records, checked):
+    there = taken(work.records, checked)
+    if there is not None:
         raise ToolProblem(
-            "name_taken", f"there is a table {checked} already in {source_of(work.owner)} (names differ by more than case)"
+            "name_taken", f"there is a table {there} already in {source_of(work.owner)}; names differ by more than case"
         )
     return checked
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -11,12 +11,15 @@ from sqlalchemy import Connection, select
 from memory.model.ids import encode_segment
 from memory.model.knowledge import (
     AddRows,
+    CopyColumn,
     CreateEmptyColumn,
     CreateTable,
     DeleteColumn,
     DeleteTables,
+    MoveColumn,
     RenameColumn,
     RenameTable,
+    Row,
     Table,
     TableChange,
     UpdateRows,
@@ -25,8 +28,9 @@ from memory.model.knowledge import (
 from memory.model.owner import Owner, View
 from memory.stores.tables.columns import to_utc
 from memory.stores.tables.engine import Database
-from memory.stores.tables.knowledge import columns, schema, writes
+from memory.stores.tables.knowledge import columns, schema, transfer, writes
 from memory.stores.tables.knowledge.catalogue import tables_of
+from memory.stores.tables.knowledge.listing import page, rows_by_key
 from memory.stores.tables.knowledge.work import Work
 from memory.stores.tables.rows_knowledge import KNOWLEDGE
 from memory.stores.tables.rows_records import EFFECTS
@@ -40,6 +44,8 @@ _WRITES: Final[Mapping[type[Any], Callable[[Work, Any], Mapping[str, Any]]]] = {
     DeleteTables: schema.delete_tables,
     CreateEmptyColumn: columns.create_empty_column,
     RenameColumn: columns.rename_column,
+    CopyColumn: transfer.copy_column,
+    MoveColumn: transfer.move_column,
     DeleteColumn: columns.delete_column,
     VectorizeColumn: columns.vectorize_column,
     AddRows: writes.add_rows,
@@ -74,6 +80,12 @@ class SqlKnowledge:
             return result
 
         return await self._database.write(work)
+
+    async def rows(self, table: Table, keys: Collection[int]) -> Mapping[int, Row]:
+        return await self._database.read(lambda connection: rows_by_key(connection, table, keys)) if keys else {}
+
+    async def export(self, view: View, table: Table, *, after: int | None = None, limit: int = 1_000) -> Sequence[Row]:
+        return await self._database.read(lambda connection: page(connection, view, table, after, limit))
 
     async def delete_owner(self, owner: Owner) -> None:
         """Forget all knowledge of an owner: tables, rows, loops, and what was written by which call. Safe to repeat.

@@ -14,17 +14,27 @@ from memory.stores.tables.rows_knowledge import KNOWLEDGE_ROWS
 
 JSON_TYPES: Final = frozenset({ColumnType.LIST, ColumnType.DICT})
 _ROWS: Final = KNOWLEDGE_ROWS.c
-_TYPES: Final[Mapping[ColumnType, Any]] = {ColumnType.STR: Text(), ColumnType.FLOAT: Double()}
+_TYPES: Final[Mapping[ColumnType, Any]] = {
+    ColumnType.STR: Text(),
+    ColumnType.FLOAT: Double(),
+    ColumnType.LIST: Text(),
+    ColumnType.DICT: Text(),
+}
 
 
-def cell(column: Column, dialect: str) -> ColumnElement[Any]:
-    """The stored value of a column that is no list, dict or vector; its slot, or what ``more`` has of it."""
+def cell(column: Column, dialect: str, rows: Any = _ROWS) -> ColumnElement[Any]:
+    """The stored value of a column: its slot, or what ``more`` has of it; a list or dict as JSON (of PostgreSQL: JSONB).
+
+    ``rows``: the columns of the rows' table, or of another name of it.
+    """
     if column.slot is not None:
-        return _ROWS[column.slot]
-    type_ = _TYPES.get(column.type, BigInteger())
+        return rows[column.slot]
     if dialect == "sqlite":
-        return func.json_extract(_ROWS.more, f"$.{column.key}", type_=type_)
-    return cast(_ROWS.more.op("->>", return_type=Text())(cast(literal(column.key), Text)), type_)
+        return func.json_extract(rows.more, f"$.{column.key}", type_=_TYPES.get(column.type, BigInteger()))
+    key = cast(literal(column.key), Text)
+    if column.type in JSON_TYPES:
+        return rows.more.op("->", return_type=rows.more.type)(key)
+    return cast(rows.more.op("->>", return_type=Text())(key), _TYPES.get(column.type, BigInteger()))
 
 
 def without(key: str, dialect: str) -> ColumnElement[Any]:
