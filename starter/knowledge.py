@@ -176,6 +176,7 @@ class Knowledge:
         *,
         destination: str = PERSONAL,
         description: str | None = None,
+        create: CreateTable | None = None,
         import_id: str | None = None,
     ) -> int:
         """Add rows to a table, which is made where it is not there; missing columns are made with the types of their values.
@@ -188,6 +189,7 @@ class Knowledge:
             rows: column → value.
             destination: ``personal`` or ``team:<id>``.
             description: of a new table.
+            create: a new table as a whole: its key, its columns with their types.
             import_id: makes a repeated call with the same rows the same import; a new id by default.
 
         Returns how many rows were added.
@@ -200,7 +202,7 @@ class Knowledge:
         effect = f"import/{short_hash(import_id or new_id())}"
         known = {one.name.casefold() for one in await self._tables.tables(view) if one.owner == owner}
         if table.casefold() not in known:
-            await self._change(owner, CreateTable(table, description), f"{effect}/table", "the table")
+            await self._change(owner, create or CreateTable(table, description), f"{effect}/table", "the table")
         added = 0
         waiting = iter(rows)
         while batch := list(islice(waiting, IMPORT_BATCH)):

@@ -57,6 +57,8 @@ HANDOVER_S: Final = 0.1
 """Between two runs of a loop that continues as new there is a moment in which nobody can be told."""
 PAGE: Final = 1_000
 
+ROLES: Final = ("user", "assistant", "system", "document")
+"""Of messages of context. ``document``: a text that came from outside, such as a file."""
 _LOOP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -309,8 +311,9 @@ def _context(messages: Sequence[Mapping[str, str]]) -> tuple[Mapping[str, str], 
     room = MAX_CONTEXT_BYTES // 2
     for number, message in enumerate(messages, 1):
         role, content = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else (None, None)  # pyright: ignore[reportUnnecessaryIsInstance]
-        if role not in ("user", "assistant", "system") or not isinstance(content, str):
-            raise InvalidInput(f'message {number} of the context is not {{"role": "user" or "assistant", "content": text}}')
+        if role not in ROLES or not isinstance(content, str):
+            known = ", ".join(ROLES)
+            raise InvalidInput(f'message {number} of the context is not {{"role": …, "content": text}}; roles are {known}')
         room -= len(content) if len(content) > room else len(content.encode("utf-8", "surrogatepass"))
         if room < 0:
             raise InvalidInput(f"the context is longer than {MAX_CONTEXT_BYTES // 2} bytes; the newest messages are best")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from starter.cli import contacts, engines, events, facts, operate, profiles, spaces, windows
+from starter.cli import contacts, engines, events, facts, knowledge, operate, profiles, spaces, windows
 from starter.cli.output import write
 from starter.cli.state import state_of
 
@@ -55,3 +55,4 @@ events.register(app)
 windows.register(app)
 facts.register(app)
 contacts.register(app)
+knowledge.register(app)

@@ -1,0 +1,271 @@
+"""``afterturn knowledge tables|show|export|import``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from starter.cli.output import emit_json, print_table, write
+from starter.cli.state import (
+    DEFAULT_TENANT,
+    DEFAULT_USER,
+    JsonOption,
+    State,
+    TenantOption,
+    UserOption,
+    open_client,
+    run,
+    scope_of,
+    state_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+FORMATS = ("csv", "json")
+MAX_IMPORT_BYTES = 256 * 1024 * 1024
+
+
+def register(knowledge: typer.Typer) -> None:
+    knowledge.command("tables")(tables)
+    knowledge.command("show")(show)
+    knowledge.command("export")(export)
+    knowledge.command("import")(import_file)
+
+
+def tables(
+    ctx: typer.Context, tenant: TenantOption = DEFAULT_TENANT, user: UserOption = DEFAULT_USER, as_json: JsonOption = False
+) -> None:
+    """List the tables that the user sees: personal, of teams, built-in, contacts."""
+
+    async def work(state: State) -> None:
+        async with open_client(state.settings()) as client:
+            found = await client.knowledge.tables(scope_of(tenant, user))
+        if as_json:
+            emit_json(
+                [
+                    {
+                        "name": table.name,
+                        "source": table.source,
+                        "description": table.description,
+                        "unique_key": table.unique_key,
+                        "columns": {table.unique_key: "int"} | {column.name: column.type for column in table.columns},
+                    }
+                    for table in found
+                ]
+            )
+            return
+        print_table(
+            ("table", "source", "columns", "description"),
+            [
+                (
+                    table.name,
+                    table.source,
+                    ", ".join([table.unique_key, *(f"{column.name}: {column.type.value}" for column in table.columns)]),
+                    table.description or "",
+                )
+                for table in found
+            ],
+            empty="no table",
+        )
+
+    run(work(state_of(ctx)))
+
+
+def show(
+    ctx: typer.Context,
+    table: Annotated[str, typer.Argument(help="Its name; personal.NAME or team:ID.NAME for one of several.")],
+    where: Annotated[
+        str | None, typer.Option("--where", help="A Python expression over the columns: \"price > 3 and 'a' in x\".")
+    ] = None,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Rows left out.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most this many, newest first.")] = 50,
+    tenant: TenantOption = DEFAULT_TENANT,
+    user: UserOption = DEFAULT_USER,
+    as_json: JsonOption = False,
+) -> None:
+    """Show rows of a table."""
+
+    async def work(state: State) -> None:
+        async with open_client(state.settings()) as client:
+            rows = await client.knowledge.show(scope_of(tenant, user), table, where=where, offset=offset, limit=limit)
+        if as_json:
+            emit_json(rows)
+        else:
+            names = _names(rows)
+            print_table(names, [[_cell(row.get(name)) for name in names] for row in rows], empty="no row")
+
+    run(work(state_of(ctx)))
+
+
+def _names(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def export(
+    ctx: typer.Context,
+    table: Annotated[str, typer.Argument(help="Its name; personal.NAME or team:ID.NAME for one of several.")],
+    form: Annotated[str | None, typer.Option("--format", help="csv or json; default: as the file's name says, else csv.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; default: standard output.")] = None,
+    tenant: TenantOption = DEFAULT_TENANT,
+    user: UserOption = DEFAULT_USER,
+) -> None:
+    """Write all rows of a table as CSV or as a JSON list; `import` takes both back."""
+    kind = _format(form, output)
+
+    async def work(state: State) -> list[dict[str, Any]]:
+        from memory.model.knowledge import SOURCE_FIELD
+
+        async with open_client(state.settings()) as client:
+            rows = client.knowledge.export(scope_of(tenant, user), table)
+            return [{name: value for name, value in row.items() if name != SOURCE_FIELD} async for row in rows]
+
+    rows = run(work(state_of(ctx)))
+    text = json.dumps(rows, ensure_ascii=False, indent=1) + "\n" if kind == "json" else _as_csv(rows)
+    if output is None:
+        write(text)
+    else:
+        _write_file(output, text)
+        write(f"{len(rows)} rows in {output}\n")
+
+
+def _format(given: str | None, path: Path | None) -> str:
+    from memory.model.errors import InvalidInput
+
+    kind = given or (path.suffix.lower().lstrip(".") if path is not None else "") or "csv"
+    if kind not in FORMATS:
+        raise InvalidInput(f"the format is csv or json, not {ascii(kind)[:20]}; give --format")
+    return kind
+
+
+def _write_file(path: Path, text: str) -> None:
+    from memory.model.errors import InvalidInput
+
+    try:
+        path.write_text(text, "utf-8", newline="")
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Strings as they are, other values as JSON; None is an empty cell."""
+    names = _names(rows)
+    out = io.StringIO(newline="")
+    writer = csv.writer(out)
+    writer.writerow(names)
+    writer.writerows([[_cell(row.get(name)) for name in names] for row in rows])
+    return out.getvalue()
+
+
+def import_file(
+    ctx: typer.Context,
+    file: Annotated[str, typer.Argument(help="CSV with a header, or a JSON list of objects; - reads standard input (--format).")],
+    table: Annotated[
+        str | None, typer.Option("--table", help="Its name; default: the file's. It is made where it is not there.")
+    ] = None,
+    description: Annotated[str | None, typer.Option("--description", help="Of a new table.")] = None,
+    destination: Annotated[str, typer.Option("--destination", "-d", help="personal, or team:<id>.")] = "personal",
+    built_in: Annotated[
+        bool, typer.Option("--built-in", help="A table of the deployment, which all users read and none can write.")
+    ] = False,
+    form: Annotated[str | None, typer.Option("--format", help="csv or json; default: as the file's name says.")] = None,
+    tenant: TenantOption = DEFAULT_TENANT,
+    user: UserOption = DEFAULT_USER,
+    as_json: JsonOption = False,
+) -> None:
+    """Add the rows of a file to a table. Unique keys are given anew; `knowledge ingest` adds nothing twice."""
+    kind = _format(form, None if file == "-" else Path(file))
+    name = table or _name_of(file)
+    rows = _rows_of(_read(file), kind)
+
+    async def work(state: State) -> int:
+        async with open_client(state.settings()) as client:
+            who = None if built_in else scope_of(tenant, user)
+            known = await client.knowledge.tables(scope_of(tenant, user))
+            same = [one for one in known if one.name.casefold() == name.casefold()]
+            keys = {one.unique_key for one in same} | {"row_id"}
+            # What `export` wrote as JSON into a cell.
+            nested = {column.name for one in same for column in one.columns if column.type in ("list", "dict")}
+            kept = [
+                {column: _nested(value) if column in nested else value for column, value in row.items() if column not in keys}
+                for row in rows
+            ]
+            return await client.knowledge.import_rows(who, name, kept, destination=destination, description=description)
+
+    added = run(work(state_of(ctx)))
+    if as_json:
+        emit_json({"table": name, "added": added})
+    else:
+        write(f"{added} rows added to {name}\n")
+
+
+def _nested(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _name_of(file: str) -> str:
+    from memory.model.errors import InvalidInput
+
+    if file == "-":
+        raise InvalidInput("standard input has no name: give --table")
+    return Path(file).stem
+
+
+def _read(file: str) -> bytes:
+    from memory.model.errors import InvalidInput
+
+    try:
+        if file == "-":
+            data = sys.stdin.buffer.read(MAX_IMPORT_BYTES + 1)
+        else:
+            with Path(file).open("rb") as opened:
+                data = opened.read(MAX_IMPORT_BYTES + 1)
+    except OSError as error:
+        raise InvalidInput(f"{Path(file).name} cannot be read: {error.strerror}") from None
+    if len(data) > MAX_IMPORT_BYTES:
+        raise InvalidInput(f"the file has more than {MAX_IMPORT_BYTES} bytes; split it")
+    return data
+
+
+def _rows_of(data: bytes, kind: str) -> list[dict[str, Any]]:
+    """Rows of a file that `export` wrote, or of any CSV with a header: names become snake_case, numbers become numbers."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from memory.files.readers import Unreadable, read_csv
+    from memory.model.errors import InvalidInput
+    from starter.ingest import column_names, typed_column
+
+    if kind == "csv":
+        notes: list[str] = []
+        try:
+            parts = list(read_csv(data, notes))
+        except (Unreadable, csv.Error) as error:
+            raise InvalidInput(f"the file is no CSV that can be read: {error}") from None
+        if not parts:
+            raise InvalidInput("the file has no rows; the first line of a CSV names the columns")
+        if cut := next((note for note in notes if "was cut" in note), None):
+            raise InvalidInput(f"{cut}: split the file")
+        names = column_names(parts[0].header, keep=("row_id",))
+        columns = [typed_column([row[place] for row in parts[0].rows]) for place in range(len(names))]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    try:
+        return TypeAdapter(list[dict[str, Any]]).validate_json(data)
+    except ValidationError:
+        raise InvalidInput("the file is not a JSON list of objects, one per row") from None
