@@ -14,7 +14,7 @@ import os
 import selectors
 import signal
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,6 +23,8 @@ from memory.llm.factory import build_models
 from memory.settings import load_settings
 from starter.logs import configure_logging
 from starter.temporal import connect
+from tests.support.loop_model import LoopModel
+from tests.support.models import ScriptedProvider
 from tests.support.wires import Flaky, Point, wired
 from worker import QUEUES, build_workers, open_collaborators
 
@@ -30,7 +32,7 @@ from worker import QUEUES, build_workers, open_collaborators
 @dataclass(frozen=True)
 class Job:
     """One worker process. ``settings``: by field name, as JSON. ``log``: file for its standard error. ``flaky``: the share of model
-    calls that fail."""
+    calls that fail. ``script``: of a :class:`tests.support.loop_model.LoopModel`, in place of the settings' model."""
 
     job_id: str
     address: str
@@ -40,6 +42,7 @@ class Job:
     queues: tuple[str, ...] = QUEUES
     crash: Point | None = None
     flaky: float = 0.0
+    script: list[Any] | None = None
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -75,6 +78,8 @@ async def work(job: Job) -> None:
     configure_logging(settings)
     client = await connect(settings, address=job.address, namespace=job.namespace)
     async with open_collaborators(settings, client) as parts:
+        if job.script is not None:
+            parts = replace(parts, models=ScriptedProvider(LoopModel(job.script)))
         activities = build_activities(wired(parts, Tripwire(job.crash, Flaky(job.flaky, job.job_id))))
         workers = build_workers(client, settings, activities, job.queues)
         running = [asyncio.create_task(worker.run()) for worker in workers]

@@ -141,6 +141,7 @@ class Foreman:
         crash: Point | None = None,
         queues: Sequence[str] = QUEUES,
         flaky: float = 0.0,
+        script: Sequence[Any] | None = None,
     ) -> WorkerProcess:
         """A worker on the client's server and namespace; returns when its process exists. ``flaky``: see ``wires.Flaky``."""
         job_id = f"worker-{next(self._numbers)}"
@@ -153,6 +154,7 @@ class Foreman:
             queues=tuple(queues),
             crash=crash,
             flaky=flaky,
+            script=None if script is None else list(script),
         )
         worker = self._workers[job_id] = WorkerProcess(job)
         assert self._process.stdin is not None

@@ -1,7 +1,7 @@
 """Ports with a wire around them: every call is announced before it begins and after it is done, by name.
 
-Names: ``log.finish``, ``profiles.commit``, ``directory.facts``, ``ledger.commit``, ``facts.apply``, …; ``model.<stage>``;
-``notice.<step>``.
+Names: ``log.finish``, ``profiles.commit``, ``directory.facts``, ``ledger.commit``, ``facts.apply``, ``loops.append``, …;
+``model.<stage>``; ``notice.<step>``.
 """
 
 from __future__ import annotations
@@ -161,6 +161,8 @@ def wired(parts: Collaborators, wire: Wire) -> Collaborators:
     directory: Any = _Wired(parts.directory, "directory", counted)
     profiles: Any = _Wired(parts.profiles, "profiles", counted)
     ledger: Any = _Wired(parts.ledger, "ledger", counted)
+    loops: Any = _Wired(parts.loops, "loops", counted)
+    knowledge: Any = _Wired(parts.knowledge, "knowledge", counted)
     stores: Any = replace(
         parts.stores,
         **{name: _Wired(getattr(parts.stores, name), name, counted) for name in ("facts", "contacts", "tasks", "guidance")},
@@ -171,6 +173,8 @@ def wired(parts: Collaborators, wire: Wire) -> Collaborators:
         directory=directory,
         profiles=profiles,
         ledger=ledger,
+        loops=loops,
+        knowledge=knowledge,
         stores=stores,
         models=_WiredModels(parts.models, counted),
         notifier=_WiredNotifier(parts.notifier, counted),
