@@ -63,7 +63,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chunk:
+class Chunk:
     """Pages that go into one loop together."""
 
     text: str
@@ -103,10 +103,10 @@ async def ingest(
     parsed = await parse(file) if isinstance(file, Path) else file
     scope = scope_of(who)
     tables = [part for part in parsed.parts if part.is_table]
-    chunks = _chunks([part for part in parsed.parts if not part.is_table and part.text.strip()])
+    chunks = chunks_of([part for part in parsed.parts if not part.is_table and part.text.strip()])
     total = len(tables) + len(chunks)
     for number, part in enumerate(tables, start=1):
-        name = _table_name(table, parsed.name, part.sheet, number if len(tables) > 1 else None)
+        name = table_name(table, parsed.name, part.sheet, number if len(tables) > 1 else None)
         added, skipped = await _rows(knowledge, who, parsed, part, name, number, destination)
         what = f"sheet {part.sheet}" if part.sheet else "table"
         yield Progress(parsed.name, number, total, what, added, skipped, name)
@@ -169,12 +169,13 @@ def _content(row: Mapping[str, Any], unique_key: str | None = None) -> str:
 
 
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9]\d{0,17})")
-_NUMBER = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
+_NUMBER = re.compile(r"[+-]?(?:0|[1-9]\d{0,14})(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
 _BOOLS: Final = {"true": True, "false": False}
 
 
 def typed_column(values: Sequence[Any]) -> list[Any]:
-    """The values of a column; text that is a number, or true and false, in all of its rows becomes that. ``007`` stays text."""
+    """The values of a column; text that is a number, or true and false, in all of its rows becomes that. ``007`` and longer numbers than
+    a float can hold exactly stay text."""
     texts = [value for value in values if isinstance(value, str)]
     if not texts or len(texts) < sum(value is not None for value in values):
         # A workbook's own types; where they are mixed with text, all is text, so that nothing is lost.
@@ -204,12 +205,12 @@ def column_names(header: Sequence[str], *, keep: Collection[str] = ()) -> list[s
 def snake_case(title: str) -> str:
     """``Units sold (2024)`` → ``units_sold_2024``; letters of any script stay."""
     words = re.sub(r"(?<=[a-zß-ÿ0-9])(?=[A-ZÀ-Þ])", "_", title)
-    name = re.sub(r"\W+", "_", words).strip("_").casefold()[:60]
+    name = re.sub(r"\W+", "_", words).strip("_").lower()[:60]
     name = re.sub(r"_{2,}", "_", name)
     return f"c_{name}" if name and not name[0].isalpha() else name
 
 
-def _table_name(given: str | None, file: str, sheet: str | None, number: int | None) -> str:
+def table_name(given: str | None, file: str, sheet: str | None, number: int | None) -> str:
     base = given or "_".join(re.findall(r"\w+", PurePath(file).stem)) or "Table"
     extra = "_".join(re.findall(r"\w+", sheet)) if sheet and number is not None else str(number or "")
     name = f"{base[:40]}_{extra}" if extra else base
@@ -223,23 +224,23 @@ def _table_name(given: str | None, file: str, sheet: str | None, number: int | N
 # --------------------------------------------------------------------------------------------------------------------- text
 
 
-def _chunks(parts: Sequence[Part]) -> list[_Chunk]:
+def chunks_of(parts: Sequence[Part]) -> list[Chunk]:
     """Whole parts, as many together as fit."""
-    chunks: list[_Chunk] = []
+    chunks: list[Chunk] = []
     for part in parts:
         last = chunks[-1] if chunks else None
         text = f"[page {part.page}]\n{part.text}" if part.page else part.text
         for start in range(0, len(text), CHUNK_CHARS):
             piece = text[start : start + CHUNK_CHARS]
             if last is not None and len(last.text) + len(piece) <= CHUNK_CHARS:
-                chunks[-1] = last = _Chunk(f"{last.text}\n\n{piece}", last.first, part.page)
+                chunks[-1] = last = Chunk(f"{last.text}\n\n{piece}", last.first, part.page)
             else:
-                last = _Chunk(piece, part.page, part.page)
+                last = Chunk(piece, part.page, part.page)
                 chunks.append(last)
     return chunks
 
 
-async def _loop(knowledge: Knowledge, who: Who, name: str, chunk: _Chunk, key: str, destination: str) -> SteerableHandle:
+async def _loop(knowledge: Knowledge, who: Who, name: str, chunk: Chunk, key: str, destination: str) -> SteerableHandle:
     """The loop of this chunk, of an earlier time where it did not fail."""
     shown = re.sub(r"\s+", " ", name)[:120]
     instructions = _INSTRUCTIONS.format(
