@@ -41,8 +41,16 @@ from memory.model.steps import (
 )
 from memory.model.window_steps import ReconcileInput, ReconcileReply
 from starter.scripted import Scripted, fails
+from starter.scripted_loops import LOOP_SHAPES, QUESTION_SHAPES, LoopStage
 from starter.scripted_windows import WINDOW_SHAPES, WindowStage
-from workflows import ConsolidateEventsWorkflow, PostAnswerWorkflow, ReconcileWorkflow, SweepWorkflow
+from workflows import (
+    ConsolidateEventsWorkflow,
+    KnowledgeLoopWorkflow,
+    KnowledgeQuestionWorkflow,
+    PostAnswerWorkflow,
+    ReconcileWorkflow,
+    SweepWorkflow,
+)
 from workflows.sandbox import workflow_runner
 
 _WAIT_S = 60.0
@@ -250,6 +258,24 @@ async def record(client: Client, out: Path, *, only: str | None = None, replace:
         ):
             await show(shown)
         written += await _save_runs(client, shown.workflow_id, path)
+    for folder, shapes in (("knowledge_loop", LOOP_SHAPES), ("knowledge_question", QUESTION_SHAPES)):
+        for name, (loops, play) in shapes.items():
+            path = out / folder / f"{name}.json"
+            if (only and only != name) or (path.exists() and not replace):
+                continue
+            scene = LoopStage(client, loops(), Scope.of("fixtures", f"{folder}-{name}"))
+            async with (
+                Worker(
+                    client,
+                    task_queue=TASK_QUEUE,
+                    workflows=[KnowledgeLoopWorkflow, KnowledgeQuestionWorkflow],
+                    activities=scene.world.store(),
+                    workflow_runner=workflow_runner(),
+                ),
+                Worker(client, task_queue=MODEL_TASK_QUEUE, activities=scene.world.model()),
+            ):
+                await play(scene)
+            written += await _save_runs(client, scene.workflow_id, path)
     for name, workflow, argument in (
         ("sweep", SweepWorkflow.run, SweepInput()),
         ("reconcile", ReconcileWorkflow.run, ReconcileInput()),
@@ -322,7 +348,7 @@ def main(
     replace: Annotated[bool, typer.Option(help="also over existing fixtures (never released shapes only)")] = False,
 ) -> None:
     """Record replay fixtures for every shape of run."""
-    known = {**SHAPES, **WINDOW_SHAPES, "sweep": None, "reconcile": None}
+    known = {**SHAPES, **WINDOW_SHAPES, **LOOP_SHAPES, **QUESTION_SHAPES, "sweep": None, "reconcile": None}
     if only is not None and only not in known:
         raise typer.BadParameter(f"no such shape; there are: {', '.join(known)}")
     files = asyncio.run(_record_on_own_server(out, only, replace))

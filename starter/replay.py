@@ -18,12 +18,27 @@ from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError
 
 from memory.model.errors import InvalidInput
-from memory.model.names import POST_ANSWER_WORKFLOW, SWEEP_WORKFLOW
+from memory.model.names import (
+    CONSOLIDATE_EVENTS_WORKFLOW,
+    KNOWLEDGE_LOOP_WORKFLOW,
+    KNOWLEDGE_QUESTION_WORKFLOW,
+    POST_ANSWER_WORKFLOW,
+    RECONCILE_WORKFLOW,
+    SWEEP_WORKFLOW,
+)
 from starter.temporal import temporal_errors
 from workflows import WORKFLOWS
 from workflows.sandbox import workflow_runner
 
 _MAX_CAUSE = 400
+_TYPES = (
+    POST_ANSWER_WORKFLOW,
+    CONSOLIDATE_EVENTS_WORKFLOW,
+    KNOWLEDGE_LOOP_WORKFLOW,
+    KNOWLEDGE_QUESTION_WORKFLOW,
+    SWEEP_WORKFLOW,
+    RECONCILE_WORKFLOW,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +75,7 @@ async def replay_files(path: Path, workflows: Sequence[type] = WORKFLOWS) -> Rep
 async def replay_namespace(client: Client, *, limit: int, workflows: Sequence[type] = WORKFLOWS) -> ReplayReport:
     """The newest runs of our workflow types in the connected namespace, open ones included. Nothing on the server changes."""
     replayer = _replayer(workflows)
-    types = ", ".join(f"'{name}'" for name in (POST_ANSWER_WORKFLOW, SWEEP_WORKFLOW))
+    types = ", ".join(f"'{name}'" for name in _TYPES)
     results: list[ReplayResult] = []
     with temporal_errors("reading histories"):
         async for run in client.list_workflows(f"WorkflowType IN ({types})", limit=limit):

@@ -37,12 +37,13 @@ SCRIPT: list[Any] = [
     [["update_rows", {"table": "Cars", "updates": {"0": {"range_km": 385}}}]],
     "The Leaf, the Zoe and the e-Golf are in the table.",
 ]
-WRITES, MODEL_STEPS, APPENDS = 4, 4, 9
 POINTS = (
-    *(Point("model.knowledge.update", "after", n) for n in range(1, MODEL_STEPS + 1)),
-    *(Point("loops.append", "after", n) for n in range(1, APPENDS + 1)),
-    *(Point("knowledge.write", when, n) for n in range(1, WRITES + 1) for when in ("before", "after")),
-    Point("loops.finish", "before"),
+    # Every entry that a model step or a tool step writes is written, and nobody was told.
+    *(Point("loops.append", "after", n) for n in range(1, 10)),
+    # A change is made, and its result not yet written down.
+    *(Point("knowledge.write", "after", n) for n in range(1, 5)),
+    # A reply is paid for, and lost.
+    *(Point("model.knowledge.update", "after", n) for n in (1, 3)),
     Point("loops.finish", "after"),
 )
 
