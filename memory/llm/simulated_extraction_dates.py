@@ -82,6 +82,11 @@ _MONTH_ALONE = re.compile(
     re.IGNORECASE,
 )
 _WEEKDAY = re.compile(rf"\b(next\s+|nächste[nrs]?\s+|kommende[nrs]?\s+)?({_LONG_DAYS})\b", re.IGNORECASE)
+_NEXT = r"(?:next\s+week|(?:nächste[rn]?|kommende[rn]?)\s+woche)"
+_WEEKDAY_OF_NEXT_WEEK = re.compile(
+    rf"\b({_LONG_DAYS})\s+(?:(?:of|in(?:\s+der)?|der)\s+)?{_NEXT}\b|\b{_NEXT},?\s+(?:(?:on|by|am|bis)\s+)?({_LONG_DAYS})\b",
+    re.IGNORECASE,
+)
 _ZH_WEEKDAY = re.compile(r"(下个?|这|本)?(?:周|星期|礼拜)([一二三四五六日天])")
 _RELATIVE = (
     (re.compile(r"\b(?:the )?day after tomorrow\b|\bübermorgen\b|后天", re.IGNORECASE), 2),
@@ -239,6 +244,8 @@ def _date(text: str, today: date, *, alone: bool = False) -> tuple[date, int, in
     take(_NEXT_WEEK.search(text), today + timedelta(days=7 - today.weekday()))
     if match := _WEEKDAY.search(text):
         take(match, _weekday(today, _DAYS[match[2].lower()], next_week=False))
+    if match := _WEEKDAY_OF_NEXT_WEEK.search(text):
+        take(match, _weekday(today, _DAYS[(match[1] or match[2]).lower()], next_week=True))
     if match := _ZH_WEEKDAY.search(text):
         take(match, _weekday(today, _DAYS[match[2]], next_week=(match[1] or "").startswith("下")))
     for pattern, days in _RELATIVE:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from memory.llm.simulated_extraction_dates import valid_from, valid_until
+from memory.llm.simulated_extraction_howto import how_tos
 from memory.llm.simulated_extraction_policies import is_directive
 from memory.llm.simulated_extraction_prompt import Brief, KnownFact, Said, known_names
 from memory.llm.simulated_extraction_shield import handled
@@ -54,7 +55,7 @@ _ZH_CLAIMS: Final[tuple[tuple[str, str, re.Pattern[str]], ...]] = (
     ("is", "fact", re.compile(r"^(?P<s>[^，。我你他她这那]{2,20}?)(?:现在)?(?:是|为)(?P<o>[^，。]{2,40})")),
 )  # fmt: skip
 _LEAD_IN = re.compile(
-    r"^(?:(?:just )?(?:fyi|for your information|note|update|correction|one correction|actually|no|sorry|so|and|also|but|ok(?:ay)?|well|heads-up|heads up|good news|news|important|remember(?: that)?|please (?:note|remember)(?: that)?|note that|by the way|(?:dear|hi|hello|hey|hallo|liebe[rs]?|moin|good morning|guten (?:tag|morgen)|sehr geehrte[rs]?)(?: [^\s,.!?]+){0,3},|hi|hello|hey|zur info|korrektur|übrigens|nein|also|und|aber|achtung|hinweis|bitte (?:beachte|beachten sie|denk daran),?(?: dass)?|doch|wichtig|merk dir,?(?: dass)?|更正|注意|另外|不对|对了|请记住|记住)\b[,:!.]?\s*|(?:更正|注意|另外|不对|对了|请记住|记住)[，,：:]?)+",
+    r"^(?:(?:just )?(?:fyi|for your information|note|update|correction|one correction|actually|no|sorry|so|and|also|but|ok(?:ay)?|well|heads-up|heads up|good news|news|important|remember(?: that)?|please (?:note|remember)(?: that)?|note that|by the way|(?:dear|hi|hello|hey|hallo|liebe[rs]?|moin|good morning|guten (?:tag|morgen)|sehr geehrte[rs]?)(?: [^\s,.!?]+){0,3},|hi|hello|hey|zur info|korrektur|übrigens|nein|also|und|aber|achtung|hinweis|bitte (?:beachte|beachten sie|denk daran),?(?: dass)?|doch|wichtig|merk dir,?(?: dass)?|更正|注意|另外|不对|对了|请记住|记住)\b[,:!.，：！。]?\s*|(?:更正|注意|另外|不对|对了|请记住|记住)[，,：:]?)+",
     re.IGNORECASE,
 )
 _CORRECTS = re.compile(
@@ -130,6 +131,7 @@ def knowledge(brief: Brief) -> Iterator[dict[str, Any]]:
             kept.append(claim)
     for claim in kept:
         yield _item(brief, claim)
+    yield from how_tos(brief)
 
 
 def claim_of(heard: Said, people: frozenset[str] = frozenset()) -> Claim | None:

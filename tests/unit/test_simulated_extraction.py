@@ -16,6 +16,7 @@ from memory.llm.simulated_faults import EXTRACTION_FAULTS
 from memory.llm.tokens import counter_for
 from memory.model.category import Category
 from memory.model.errors import ModelRejected
+from memory.model.routing import Store, route
 from memory.ports import ChatMessage, ChatReply, ChatRequest, PromptPart, StopReason
 
 COUNTER = counter_for("simulated", "")
@@ -347,6 +348,13 @@ async def test_misbehaviour_depends_on_the_seed_alone() -> None:
         ("in zwei Wochen", "2026-07-01"),
         ("Ende März", "2027-03-31"),
         ("bis zum 31.12.2026", "2026-12-31"),
+        ("by Friday next week", "2026-06-26"),
+        ("next week, on Monday at 3 pm", "2026-06-22T15:00:00+00:00"),
+        ("by Friday of next week", "2026-06-26"),
+        ("bis Freitag nächster Woche", "2026-06-26"),
+        ("nächste Woche am Dienstag", "2026-06-23"),
+        ("next week", "2026-06-22"),
+        ("next Friday", "2026-06-19"),
         ("下周五下午3点", "2026-06-26T15:00:00+00:00"),
         ("5月4日", "2027-05-04"),
         ("on 2026-13-45", None),
@@ -358,6 +366,49 @@ def test_dates(text: str, date: str | None) -> None:
     at = read_extraction(request(ada("Hi"))).lines[0].at
     found = find_date(text, at)
     assert (found.text if found else None) == date
+
+
+async def test_a_promise_by_a_day_of_next_week_is_due_then() -> None:
+    found = await extracted(mara("I will draft the niche cushions by Friday next week."), categories="tasks")
+    (task,) = found["tasks"]
+    assert task["deadline"][:10] == "2026-06-26"
+
+
+@pytest.mark.parametrize("mark", ["：", "，", ":", "。"])
+async def test_a_lead_in_of_a_correction_goes_with_what_stands_behind_it(mark: str) -> None:
+    said = f"更正{mark}陶板的最小订货量是四百平方米，不是五百平方米。"
+    (item,) = (await extracted(ada(said), categories="knowledge"))["knowledge"]
+    assert item["statement"] == "陶板的最小订货量是四百平方米，不是五百平方米。"
+
+
+@pytest.mark.parametrize(
+    ("said", "subject"),
+    [
+        (
+            "How to plot on the big machine, since everybody asks: first load the roll, then press Feed.",
+            "How to plot on the big machine",
+        ),
+        ("So geht es am Plotter: zuerst die Rolle einlegen, dann auf Start drücken.", "So geht es am Plotter"),
+        ("大绘图机的使用方法：首先装纸卷，然后按两次进纸。", "大绘图机的使用方法"),
+    ],
+)
+async def test_a_how_to_is_proposed_as_it_was_said(said: str, subject: str) -> None:
+    (item,) = (await extracted(mara(said), categories="knowledge"))["knowledge"]
+    assert (item["statement"], item["subject"]) == (said, subject)
+    assert route(item["statement"]).store is Store.GUIDANCE
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "How to plot on the big machine?",
+        "I wonder how to plot.",
+        "First come, first served, then we talk.",
+        "Please tell me how to plot: first or then?",
+    ],
+)
+async def test_what_explains_nothing_is_no_how_to(said: str) -> None:
+    assert not (await extracted(mara(said), categories="knowledge")).get("knowledge")
 
 
 def test_validity_and_repetition() -> None:
