@@ -196,6 +196,12 @@ def free_slot(columns: Sequence[Column], type_: ColumnType) -> str | None:
     return next((slot for slot in _SLOTS.get(type_, INTEGER_SLOTS) if slot not in used), None)
 
 
+def fits_slot(slot: str | None, type_: ColumnType) -> bool:
+    """Whether values of this type lie in this slot, or as None in ``more``."""
+    slots = _SLOTS.get(type_, INTEGER_SLOTS)
+    return not slots if slot is None else slot in slots
+
+
 def too_many_tables() -> ToolProblem:
     return ToolProblem("too_large", f"there are {MAX_TABLES} tables, which is as many as there can be; delete or merge some first")
 

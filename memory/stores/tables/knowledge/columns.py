@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from memory.model.expression import parse_expression
-from memory.model.expression_tree import CONTAINERS
 from memory.model.knowledge import (
     Column,
     ColumnType,
@@ -24,7 +23,7 @@ from memory.model.knowledge import (
     VectorizeColumn,
 )
 from memory.model.knowledge_names import normal_name
-from memory.model.knowledge_values import checked_type, shortened
+from memory.model.knowledge_values import checked_type
 from memory.stores.tables.knowledge.catalogue import Entry
 from memory.stores.tables.knowledge.stored import without
 from memory.stores.tables.knowledge.work import ROWS, Work, column_of, done, free_column_name, with_column
@@ -82,9 +81,7 @@ def vectorize_column(work: Work, change: VectorizeColumn) -> Mapping[str, Any]:
 
 def check_source(table: Table, source: str) -> None:
     """Raises ToolProblem for what cannot be embedded."""
-    type_ = parse_expression(source, types_of(table), what="source_column").type
-    if type_ not in (ColumnType.STR, *CONTAINERS):
-        raise ToolProblem("bad_arguments", f"{shortened(source)} is no text: only text is embedded; str(...) makes one of numbers")
+    parse_expression(source, types_of(table), what="source_column")
 
 
 # --------------------------------------------------------------------------------------------------------------------- parts

@@ -12,9 +12,11 @@ from memory.model.ids import encode_segment
 from memory.model.knowledge import (
     AddRows,
     CopyColumn,
+    CreateDerivedColumn,
     CreateEmptyColumn,
     CreateTable,
     DeleteColumn,
+    DeleteRows,
     DeleteTables,
     MoveColumn,
     RenameColumn,
@@ -22,13 +24,14 @@ from memory.model.knowledge import (
     Row,
     Table,
     TableChange,
+    TransformColumn,
     UpdateRows,
     VectorizeColumn,
 )
 from memory.model.owner import Owner, View
 from memory.stores.tables.columns import to_utc
 from memory.stores.tables.engine import Database
-from memory.stores.tables.knowledge import columns, schema, transfer, writes
+from memory.stores.tables.knowledge import columns, equations, schema, transfer, writes
 from memory.stores.tables.knowledge.catalogue import tables_of
 from memory.stores.tables.knowledge.listing import page, rows_by_key
 from memory.stores.tables.knowledge.work import Work
@@ -43,6 +46,8 @@ _WRITES: Final[Mapping[type[Any], Callable[[Work, Any], Mapping[str, Any]]]] = {
     RenameTable: schema.rename_table,
     DeleteTables: schema.delete_tables,
     CreateEmptyColumn: columns.create_empty_column,
+    CreateDerivedColumn: equations.create_derived_column,
+    TransformColumn: equations.transform_column,
     RenameColumn: columns.rename_column,
     CopyColumn: transfer.copy_column,
     MoveColumn: transfer.move_column,
@@ -50,6 +55,7 @@ _WRITES: Final[Mapping[type[Any], Callable[[Work, Any], Mapping[str, Any]]]] = {
     VectorizeColumn: columns.vectorize_column,
     AddRows: writes.add_rows,
     UpdateRows: writes.update_rows,
+    DeleteRows: equations.delete_rows,
 }
 
 
