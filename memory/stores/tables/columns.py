@@ -17,6 +17,8 @@ _ESCAPED = re.compile(r"\\(\\|u[0-9a-f]{4})")
 
 def to_utc(moment: datetime, *, what: str = "time") -> datetime:
     """The same moment in UTC. Raises InvalidInput for a time without a zone, or one that UTC's calendar cannot hold."""
+    if moment.tzinfo is UTC:
+        return moment
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidInput(f"the {what} must have a time zone")
     try:

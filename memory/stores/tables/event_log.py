@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal_column, or_, select, tuple_, update
 
@@ -18,8 +18,8 @@ from memory.ports import Backlog, EventLog, RecordedEvents, RecordedTurn, TurnRe
 from memory.stores.tables.columns import to_utc
 from memory.stores.tables.directory import read_facts
 from memory.stores.tables.engine import Database
-from memory.stores.tables.event_rows import event_rows, insert_events
-from memory.stores.tables.rows import TURNS
+from memory.stores.tables.event_rows import driver_moment, event_rows, insert_events, sqlite_driver
+from memory.stores.tables.rows import TURNS, USER_COUNTERS
 from memory.stores.tables.statements import (
     BY_KEY,
     COUNTERS,
@@ -41,6 +41,16 @@ MAX_TURN_IDS = 1000
 """At most this many turn ids in one call."""
 
 
+class _Numbers(NamedTuple):
+    last_seq: int
+    last_ordinal: int
+    waiting: int
+
+
+_NEW_COUNTERS = {column.name: cast("Any", column.default).arg for column in USER_COUNTERS.columns if column.default is not None}
+"""What SQLAlchemy would fill in."""
+
+
 class SqlEventLog(EventLog):
     """Turns and their messages in SQLite or PostgreSQL.
 
@@ -50,6 +60,8 @@ class SqlEventLog(EventLog):
     def __init__(self, database: Database) -> None:
         self._database = database
         self._writes = writes(database.engine.dialect.name)
+        take: Any = self._writes.take_numbers
+        self._take_numbers: Any = take.compile(dialect=database.engine.dialect)
 
     async def record_turn(
         self, scope: Scope, turn: Turn, *, now: datetime, allowed: Callable[[MemoryFacts], bool] | None = None
@@ -64,7 +76,7 @@ class SqlEventLog(EventLog):
                 facts = read_facts(connection, scope, turn.space_id)
                 if not allowed(facts):
                     return RecordedTurn(0, duplicate=False, outcome=None, refused_by=facts)
-            numbers = connection.execute(self._writes.take_numbers, taken).one()
+            numbers = self._take(connection, taken)
             seq = numbers.last_seq - len(said_rows)
             for event_row in said_rows:
                 seq += 1
@@ -110,7 +122,7 @@ class SqlEventLog(EventLog):
             new = rows
             if some_are_known and rows:
                 # Nobody else records for this user from here on.
-                connection.execute(self._writes.take_numbers, {**key, "b_turns": 0, "b_events": 0, "b_at": None})
+                self._take(connection, {**key, "b_turns": 0, "b_events": 0, "b_at": None})
                 known = set(connection.execute(KNOWN_EVENTS, {**key, "b_keys": list(by_key)}).scalars())
                 new = [row for row in rows if row["event_key"] not in known]
             duplicates = repeated + len(rows) - len(new)
@@ -118,9 +130,7 @@ class SqlEventLog(EventLog):
                 found = connection.execute(COUNTERS, key).one_or_none()
                 waiting, last_seq = (found.waiting, found.last_seq) if found is not None else (0, 0)
                 return RecordedEvents(0, duplicates, dropped, waiting, last_seq)
-            numbers = connection.execute(
-                self._writes.take_numbers, {**key, "b_turns": 0, "b_events": len(new), "b_at": moment}
-            ).one()
+            numbers = self._take(connection, {**key, "b_turns": 0, "b_events": len(new), "b_at": moment})
             first_seq = numbers.last_seq - len(new) + 1
             if not insert_events(connection, scope, new, first_seq=first_seq, space_id=space_id, now=moment):
                 _give_back(connection)
@@ -133,6 +143,17 @@ class SqlEventLog(EventLog):
             recorded = await self._database.write(lambda c: work(c, some_are_known=True))
         assert recorded is not None  # noqa: S101 - with the user's row locked, what is new stays new
         return recorded
+
+    def _take(self, connection: Connection, binds: dict[str, Any]) -> _Numbers:
+        """Numbers for a user's turns and events; holds the user's row until commit."""
+        if connection.dialect.name != "sqlite":
+            return _Numbers(*connection.execute(self._writes.take_numbers, binds).one())
+        # In the driver's own form: this statement is the better part of recording one event.
+        compiled = self._take_numbers
+        at = binds["b_at"]
+        values = {**_NEW_COUNTERS, **binds, "b_at": None if at is None else driver_moment(at, is_sqlite=True)}
+        row = sqlite_driver(connection).execute(compiled.string, [values[name] for name in compiled.positiontup]).fetchone()
+        return _Numbers(*row)
 
     async def pending(self, scope: Scope, *, limit: int) -> Sequence[StoredTurn]:
         binds = {"b_tenant": scope.tenant, "b_user": scope.user, "b_limit": _checked(limit)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, cast
@@ -85,45 +86,47 @@ def insert_events(
     In the driver's own form: the values are checked already, and a statement's processing of values costs more than the write.
     """
     is_sqlite = connection.dialect.name == "sqlite"
-
-    def moment(value: datetime) -> Any:
-        return value.replace(tzinfo=None).isoformat(" ", "microseconds") if is_sqlite else value
-
-    recorded_at, space = moment(now), escape_id(space_id)
+    tenant, user = scope.tenant, scope.user
+    recorded_at, space = driver_moment(now, is_sqlite=is_sqlite), escape_id(space_id)
     receivers: dict[tuple[str, ...], str] = {}
+    people: dict[str, str] = {}
 
-    def values(seq: int, row: Mapping[str, Any]) -> tuple[Any, ...]:
-        get = row.get
-        to, payload = get("receiver_ids"), get("payload")
-        if to is not None and (to := tuple(to)) not in receivers:
+    def escaped(raw: str) -> str:
+        if raw not in people:
+            people[raw] = escape_id(raw)
+        return people[raw]
+
+    def message(seq: int, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        long, to = row["event_id_long"], tuple(row["receiver_ids"])
+        if to not in receivers:
             receivers[to] = json.dumps(to)
-        return (
-            scope.tenant,
-            scope.user,
-            seq,
-            row["event_key"],
-            _escaped(row["event_id_long"]),
-            row["kind"],
-            moment(row["timestamp"]),
-            _escaped(get("sender_id")),
-            None if to is None else receivers[to],
-            get("medium"),
-            get("content"),
-            None if payload is None else json.dumps(payload),
-            get("manager"),
-            get("method"),
-            get("phase"),
-            _escaped(get("calling_id")),
-            space,
-            recorded_at,
-        )
+        at = driver_moment(row["timestamp"], is_sqlite=is_sqlite)
+        own = (tenant, user, seq, row["event_key"], None if long is None else escape_id(long), "message", at)
+        said = (escaped(row["sender_id"]), receivers[to], row["medium"], row["content"])
+        return (*own, *said, None, None, None, None, None, space, recorded_at)
 
-    inserted = connection.exec_driver_sql(
-        _INSERT_SQLITE if is_sqlite else _INSERT_POSTGRES,
-        [values(seq, row) for seq, row in enumerate(rows, first_seq)],
-        execution_options={"preserve_rowcount": True},
-    )
+    def call(seq: int, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        long = row["event_id_long"]
+        at = driver_moment(row["timestamp"], is_sqlite=is_sqlite)
+        own = (tenant, user, seq, row["event_key"], None if long is None else escape_id(long), row["kind"], at)
+        done = (json.dumps(row["payload"]), row["manager"], row["method"], row["phase"], escape_id(row["calling_id"]))
+        return (*own, None, None, None, None, *done, space, recorded_at)
+
+    values = [(message if row["kind"] == "message" else call)(seq, row) for seq, row in enumerate(rows, first_seq)]
+    if is_sqlite:
+        return sqlite_driver(connection).executemany(_INSERT_SQLITE, values).rowcount == len(rows)
+    inserted = connection.exec_driver_sql(_INSERT_POSTGRES, values, execution_options={"preserve_rowcount": True})
     return inserted.rowcount == len(rows)
+
+
+def driver_moment(at: datetime, *, is_sqlite: bool) -> Any:
+    """A time in UTC as the driver takes it, and as SQLAlchemy would give it."""
+    return at.isoformat(" ", "microseconds")[:26] if is_sqlite else at
+
+
+def sqlite_driver(connection: Connection) -> sqlite3.Connection:
+    """The connection below, within the same transaction."""
+    return cast("sqlite3.Connection", connection.connection.dbapi_connection)
 
 
 def _insert(placeholder: str) -> str:
@@ -133,10 +136,6 @@ def _insert(placeholder: str) -> str:
 
 
 _INSERT_SQLITE, _INSERT_POSTGRES = _insert("?"), _insert("%s")
-
-
-def _escaped(raw: str | None) -> str | None:
-    return None if raw is None else escape_id(raw)
 
 
 def stored_events(rows: Iterable[Mapping[str, Any] | RowMapping]) -> list[StoredEvent]:
