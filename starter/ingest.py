@@ -174,8 +174,10 @@ _BOOLS: Final = {"true": True, "false": False}
 
 
 def typed_column(values: Sequence[Any]) -> list[Any]:
-    """The values of a column; text that is a number, or true and false, in all of its rows becomes that. ``007`` and longer numbers than
-    a float can hold exactly stay text."""
+    """The values of a column; text that is a number, or true and false, in all of its rows becomes that.
+
+    ``007``, and numbers longer than a float holds exactly, stay text.
+    """
     texts = [value for value in values if isinstance(value, str)]
     if not texts or len(texts) < sum(value is not None for value in values):
         # A workbook's own types; where they are mixed with text, all is text, so that nothing is lost.
