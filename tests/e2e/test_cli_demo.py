@@ -82,6 +82,14 @@ def test_each_update_shows_what_it_changed_and_a_noop_nothing(shipped: Done) -> 
     assert "+- Works at Tideline" in moved["diff"]
 
 
+def test_the_office_s_how_to_is_kept_as_guidance_and_is_no_fact(shipped: Done) -> None:
+    events = shipped.json["events"]
+    (how_to,) = events["guidance"]
+    assert how_to["title"] == "How to plot on the big machine"
+    assert "then press Feed twice" in how_to["content"]
+    assert not [fact for fact in events["facts"] if "vacuum" in fact["statement"]]
+
+
 def test_the_last_line_and_that_the_model_is_simulated(shipped: Done) -> None:
     assert "The language model is simulated" in shipped.err
     line = LAST_LINE.fullmatch(shipped.err.rstrip("\n").rsplit("\n", 1)[-1])
