@@ -52,7 +52,7 @@ def _row(name: str, field: FieldInfo) -> SettingRow:
         others = tuple(str(alias) for alias in field.validation_alias.choices if alias not in (name, own))
     return SettingRow(
         names=(own, *others),
-        default=_show_default(field.default),
+        default=_show_default(field.get_default(call_default_factory=True)),
         limits=_limits(field),
         description=field.description or "",
         secret="SecretStr" in str(field.annotation),
