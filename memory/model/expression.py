@@ -57,20 +57,26 @@ _CONSTRUCTS: Final[Mapping[type[ast.AST], str]] = {
 
 
 def parse_expression(
-    text: str, columns: Mapping[str, ColumnType], *, what: str = "filter", aliases: Mapping[str, str] | None = None
+    text: str,
+    columns: Mapping[str, ColumnType],
+    *,
+    what: str = "filter",
+    aliases: Mapping[str, str] | None = None,
+    alone: Mapping[str, str] | None = None,
 ) -> Expression:
     """Read an expression over these columns.
 
     Args:
         columns: name (in a join ``table.column``) → type.
         what: how a message calls it.
-        aliases: names of tables that are no Python names → the identifier that stands for them in ``columns``.
+        aliases: names of tables, as a join has them → the identifier that stands for them in ``columns``.
+        alone: further names for columns → the name in ``columns``.
 
     Raises:
         ToolProblem: ``bad_expression`` with what is allowed, ``unknown_column`` with what there is.
     """
     try:
-        reader = _Reader(columns)
+        reader = _Reader(columns, alone or {})
         node = reader.node(syntax_tree(text, aliases), 0)
     except ToolProblem as error:
         raise ToolProblem(error.code, f"{what}: {error.message}") from None
@@ -80,8 +86,9 @@ def parse_expression(
 
 
 class _Reader:
-    def __init__(self, columns: Mapping[str, ColumnType]) -> None:
+    def __init__(self, columns: Mapping[str, ColumnType], alone: Mapping[str, str]) -> None:
         self._columns = columns
+        self._alone = alone
         self._nodes = 0
         self.names = set[str]()
 
@@ -127,6 +134,7 @@ class _Reader:
 
     def _column(self, name: str) -> Node:
         name = normal_name(name)
+        name = self._alone.get(name, name)
         type_ = self._columns.get(name)
         if type_ is None:
             known = ", ".join(self._columns)

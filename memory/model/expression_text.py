@@ -32,7 +32,7 @@ def not_allowed(what: str) -> ToolProblem:
 
 
 def syntax_tree(text: str, aliases: Mapping[str, str] | None = None) -> ast.expr:
-    """``aliases``: what stands in the text before a point or alone → the identifier that it becomes.
+    """``aliases``: what stands in the text before a point, in whatever case → the identifier that it becomes.
 
     Raises ToolProblem (``bad_expression``) for what is no Python expression.
     """
@@ -57,6 +57,7 @@ def _renamed(text: str, aliases: Mapping[str, str]) -> str:
     if not aliases:
         return text
     names = "|".join(re.escape(name) for name in sorted(aliases, key=len, reverse=True))
+    known = {name.casefold(): identifier for name, identifier in aliases.items()}
     # A literal is taken whole, so that nothing within it is a name.
-    found = re.compile(rf"{_LITERAL}|(?<![\w.$])(?P<name>{names})(?![\w$])", re.DOTALL)
-    return found.sub(lambda match: aliases[match["name"]] if match["name"] else match[0], text)
+    found = re.compile(rf"{_LITERAL}|(?<![\w.$])(?P<name>{names})(?=\s*\.\s*[^\W\d])", re.DOTALL | re.IGNORECASE)
+    return found.sub(lambda match: known[match["name"].casefold()] if match["name"] else match[0], text)
