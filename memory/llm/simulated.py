@@ -2,7 +2,8 @@
 
 It reads the same prompts as any other model and answers in the same protocol, and it says what it is: every reply names the
 model ``simulated:rules-1``. It recognises a limited set of statements in English, German and simple Chinese; it is
-no measure of what a real model understands. It can be told to misbehave, see :mod:`memory.llm.simulated_faults`.
+no measure of what a real model understands. It can be told to misbehave, see :mod:`memory.llm.simulated_faults`. In a knowledge
+loop it calls tools, see :mod:`memory.llm.simulated_knowledge`.
 """
 
 from __future__ import annotations
@@ -12,19 +13,24 @@ import hashlib
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
 from memory.llm.simulated_extraction import extract
 from memory.llm.simulated_extraction_faults import misbehave
 from memory.llm.simulated_extraction_prompt import is_extraction, read_extraction
-from memory.llm.simulated_faults import EXTRACTION_FAULTS, FaultPlan
+from memory.llm.simulated_faults import EXTRACTION_FAULTS, KNOWLEDGE_FAULTS, TEXT_ONLY_FAULTS, FaultPlan
+from memory.llm.simulated_knowledge import is_knowledge, next_move
+from memory.llm.simulated_knowledge_faults import misbehaved
+from memory.llm.simulated_knowledge_script import MODEL as SCRIPT_MODEL
 from memory.llm.simulated_prompt import Brief, read_request
 from memory.llm.simulated_rules import learn
+from memory.llm.tool_calls import arguments_text
 from memory.model.errors import ModelRateLimited, ModelRejected, ModelTimedOut, ModelUnavailable
 from memory.model.headings import FOLLOW_UPS, RECENT_TOPICS, SKILLS, TITLE, WORK_CONTEXT
 from memory.model.profile import Bullet, Profile, render_body
-from memory.ports import ChatModel, ChatReply, ChatRequest, StopReason, TokenCounter, Usage
+from memory.model.tools import ToolCall
+from memory.ports import ChatMessage, ChatModel, ChatReply, ChatRequest, StopReason, TokenCounter, Usage
 
 MODEL_NAME: Final = "simulated:rules-1"
 RETRY_AFTER_S: Final = 0.2
@@ -99,7 +105,15 @@ class SimulatedModel(ChatModel):
         if self._latency_s:
             await self._sleep(self._latency_s)
         _raise_for(fault)
-        if is_extraction(request):
+        calls: tuple[ToolCall, ...] = ()
+        if is_knowledge(request):
+            move = next_move(request, script=self._name == SCRIPT_MODEL)
+            if fault in KNOWLEDGE_FAULTS:
+                move = misbehaved(fault, move, request)
+            if move.calls and fault not in TEXT_ONLY_FAULTS:
+                calls, fault = move.calls, None
+            text = move.text
+        elif is_extraction(request):
             text = _extracted(request, fault, self._plan.share(key, attempt, fault))
         else:
             text = self._answer(read_request(request))
@@ -107,10 +121,12 @@ class SimulatedModel(ChatModel):
         if fault in ("truncated", "cut_silently"):
             text = text[: int(len(text) * (0.2 + 0.75 * self._plan.share(key, attempt, fault)))]
             stop = StopReason.LENGTH if fault == "truncated" else StopReason.END
-        elif fault is not None and fault not in EXTRACTION_FAULTS:
+        elif fault is not None and fault not in EXTRACTION_FAULTS | KNOWLEDGE_FAULTS:
             text = _spoil(text, fault)
         text, cut = self._within(text, request.max_output_tokens)
-        return ChatReply(text, StopReason.LENGTH if cut else stop, self._usage(request, text), MODEL_NAME)
+        stop = StopReason.TOOLS if calls else StopReason.LENGTH if cut else stop
+        usage = self._usage(request, text + "".join(call.name + arguments_text(call) for call in calls))
+        return ChatReply(text, stop, usage, MODEL_NAME, calls)
 
     def _answer(self, brief: Brief) -> str:
         if brief.task == "condense":
@@ -136,7 +152,7 @@ class SimulatedModel(ChatModel):
         return text, True
 
     def _usage(self, request: ChatRequest, reply: str) -> Usage:
-        sent = self._counter.count(request.system_text) + sum(self._counter.count(message.text) for message in request.messages)
+        sent = self._counter.count(request.system_text) + sum(map(self._counter.count, _texts(request.messages)))
         return Usage(input_tokens=sent, output_tokens=self._counter.count(reply))
 
 
@@ -150,11 +166,19 @@ def _extracted(request: ChatRequest, fault: str | None, share: float) -> str:
 def _request_key(request: ChatRequest) -> bytes:
     """Of the text and of the room for the answer: asked with more room, a model answers anew."""
     digest = hashlib.blake2b(b"%d|" % request.max_output_tokens, digest_size=16)
-    for text in (request.stage, request.system_text, *(message.text for message in request.messages)):
+    for text in (request.stage, request.system_text, *_texts(request.messages)):
         data = text.encode("utf-8", "surrogatepass")
         digest.update(len(data).to_bytes(8, "big"))
         digest.update(data)
     return digest.digest()
+
+
+def _texts(messages: Sequence[ChatMessage]) -> Iterator[str]:
+    """All that a conversation holds: results and calls too."""
+    for message in messages:
+        yield from (result.content for result in message.tool_results)
+        yield message.text
+        yield from (f"{call.name} {arguments_text(call)}" for call in message.tool_calls)
 
 
 def _raise_for(fault: str | None) -> None:

@@ -37,11 +37,21 @@ FAULTS: Mapping[str, str] = {
     "duplicated": "extraction: every item twice",
     "translated": "extraction: Chinese comes back in English",
     "broken_section": "extraction: one category is no list of items",
+    "bad_arguments": "knowledge loop: the first call's arguments are no JSON",
+    "unknown_tool": "knowledge loop: the first call is of a tool that there is not",
+    "writes_in_ask": "knowledge loop: an ask calls tools that write and delete",
+    "endless": "knowledge loop: it calls tools for ever and never answers, until it gets none",
 }
 """Every fault by name, with what it looks like."""
 
 EXTRACTION_FAULTS = frozenset({"hallucinated", "double_handled", "duplicated", "translated", "broken_section"})
 """Those in the items of an extraction; a reply of another stage is not touched by them."""
+
+KNOWLEDGE_FAULTS = frozenset({"bad_arguments", "unknown_tool", "writes_in_ask", "endless"})
+"""Those in the calls of a knowledge loop; a reply of another stage is not touched by them."""
+
+TEXT_ONLY_FAULTS = frozenset({"refused", "empty", "truncated", "cut_silently", "think_unterminated", "malformed"})
+"""Those that leave a reply without the calls that it would have made; the others do not touch a reply that calls tools."""
 
 LASTING = frozenset({"truncated", "fenced", "think", "preamble", "titled", *EXTRACTION_FAULTS}) - {"broken_section"}
 """Asked the same again, the model goes wrong in the same way again: these can be lived with, or are mended by asking otherwise.

@@ -12,7 +12,7 @@ import pytest
 
 from memory import prompts
 from memory.llm.simulated import MODEL_NAME, SimulatedModel
-from memory.llm.simulated_faults import EXTRACTION_FAULTS, FAULTS
+from memory.llm.simulated_faults import EXTRACTION_FAULTS, FAULTS, KNOWLEDGE_FAULTS
 from memory.llm.tokens import counter_for
 from memory.model.directory import ConsolidationMode
 from memory.model.errors import (
@@ -257,7 +257,7 @@ async def test_every_fault_can_strike_every_task() -> None:
         prompts.scrub_request(PROFILE, timeout_s=1),
         prompts.consolidate_request(PROFILE, [turn("Hi")], mode=ConsolidationMode.EDITS, max_tokens=2000, now=AT, timeout_s=1),
     ]
-    for fault in (name for name in FAULTS if name not in EXTRACTION_FAULTS):
+    for fault in (name for name in FAULTS if name not in EXTRACTION_FAULTS | KNOWLEDGE_FAULTS):
         for request in requests:
             good, bad = await outcome(simulated(), request), await outcome(simulated(f"{fault}=1"), request)
             assert good != bad
