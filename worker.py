@@ -141,7 +141,7 @@ async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerat
             window_rules=window_rules(settings),
             loops=tables.loops,
             knowledge=tables.knowledge,
-            knowledge_search=KnowledgeSearch(tables.knowledge, vectors=index.vectors, embedder=index.embedder),
+            knowledge_search=KnowledgeSearch(tables.knowledge, tables.embeddings, vectors=index.vectors, embedder=index.embedder),
             knowledge_rules=knowledge_rules(settings),
         )
 

@@ -26,6 +26,7 @@ def open_search(settings: Settings, tables: Tables, *, owner: str = "afterturn")
         contacts=tables.contacts,
         guidance=tables.guidance,
         functions=tables.functions,
+        embeddings=tables.embeddings,
     )
 
 

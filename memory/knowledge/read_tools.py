@@ -32,7 +32,7 @@ MAX_REFERENCE_CHARS: Final = 8_000
 
 Mode = Literal["inner", "left", "right", "outer"]
 MetricName = Literal["sum", "mean", "var", "std", "min", "max", "median", "mode", "count"]
-Limit = Annotated[int, Field(ge=0, le=MAX_LIMIT)]
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
 Offset = Annotated[int, Field(ge=0, le=10_000_000)]
 K = Annotated[int, Field(ge=1, le=MAX_K)]
 

@@ -1,36 +1,169 @@
-"""Search over tables by meaning."""
+"""Search over tables by meaning: rows by the sum of their distances to what is asked for.
+
+The distance of a row to a reference is the cosine distance of their vectors, made on demand and kept in the vector index. Without
+an embedder, or while it or the vectors are away, it is a distance by words, with the frequencies of the table's own rows. Rows are
+always read from the tables: a vector of a row that is gone finds nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import Final
 
-from memory.model.knowledge import Row, SearchQuery
+import structlog
+
+from memory.knowledge.distances import AWAY, Distances
+from memory.knowledge.ranking import Place, summed
+from memory.model.embedded import embedding_of
+from memory.model.knowledge import MAX_LIMIT, SOURCE_FIELD, FilterQuery, Row, SearchQuery, Table, ToolProblem
+from memory.model.knowledge_names import name_key
 from memory.model.owner import Owner, View
 from memory.ports import Embedder, VectorIndex
-from memory.ports.knowledge import KnowledgeTables
+from memory.ports.knowledge import KnowledgeEmbeddings, KnowledgeTables
+from memory.retrieval.tables import Brought, TableVectors
 
+VECTORIZE_BUDGET_S: Final = 45.0
+MAX_EXACT: Final = 5_000
+"""Rows that a filter takes whose distances are all looked up. Of more, those among the nearest 10,000 are compared."""
+CHECKED: Final = 500
+"""Rows that are held against a filter at once."""
 
-@dataclass(frozen=True, slots=True)
-class Embedded:
-    """``left``: rows that are still to be embedded."""
-
-    embedded: int
-    left: int
+_log = structlog.get_logger("afterturn.knowledge")
 
 
 class KnowledgeSearch:
-    """For one process. ``embedder`` None: words alone."""
+    """For one process."""
 
-    def __init__(self, tables: KnowledgeTables, *, vectors: VectorIndex, embedder: Embedder | None) -> None:
+    def __init__(
+        self, tables: KnowledgeTables, embeddings: KnowledgeEmbeddings, *, vectors: VectorIndex, embedder: Embedder | None
+    ) -> None:
         self._tables = tables
-        self._vectors = vectors
-        self._embedder = embedder
+        self._vectors = TableVectors(vectors, embeddings, embedder)
+        self._distances = Distances(self._vectors)
 
     async def search(self, view: View, query: SearchQuery) -> Sequence[Row]:
-        raise NotImplementedError
+        """At most ``k`` rows, the nearest first, filled up with the newest rows that have nothing to compare.
 
-    async def vectorize(
-        self, view: View, owner: Owner, table: str, source: str, *, keys: Collection[int] | None = None
-    ) -> Embedded:
-        raise NotImplementedError
+        Raises ToolProblem, StoreUnavailable.
+        """
+        if query.joins is not None or query.table is None:
+            raise ToolProblem("bad_arguments", "searches over joins are not open yet")
+        one = _Named(self._tables, view, query.table, named(await self._tables.tables(view), query.table))
+        if query.filter is None:
+            ranked = summed(await self._distances.of(one.tables, query.references, k=query.k))
+            rows = await one.rows(ranked, query.k)
+            return [*rows, *await one.newest(query.k - len(rows), beside=ranked)]
+        matching = await one.matching(query.filter)
+        is_whole = len(matching) <= MAX_EXACT
+        places = list(matching) if is_whole else None
+        ranked = summed(await self._distances.of(one.tables, query.references, k=query.k, places=places, filtered=True))
+        if is_whole:
+            rows = [matching[place] for place in ranked if place in matching][: query.k]
+        else:
+            rows = await one.rows_that(query.filter, ranked, query.k)
+        rest = [row for place, row in matching.items() if place not in ranked]
+        return [*rows, *rest[: query.k - len(rows)]]
+
+    async def vectorize(self, view: View, owner: Owner, table: str, source: str, *, keys: Collection[int] | None = None) -> Brought:
+        """Embed what is behind in a column or expression, as far as there is time. Raises ToolProblem.
+
+        What cannot be embedded now (the embedder is away) is left to the searches.
+        """
+        found = [one for one in named(await self._tables.tables(view), table) if one.owner == owner]
+        if not found:
+            raise ToolProblem("unknown_table", f"there is no table {table[:80]!r} in this destination")
+        what = embedding_of(found[0], source)
+        try:
+            return await self._vectors.bring(what, budget_s=VECTORIZE_BUDGET_S, keys=keys)
+        except AWAY as error:
+            _log.warning("rows_not_embedded", error=type(error).__name__)
+            behind, _ = await self._vectors.embeddings.behind(what)
+            return Brought(0, len(behind))
+
+
+class _Named:
+    """The tables of one name, which are read as one."""
+
+    def __init__(self, port: KnowledgeTables, view: View, name: str, tables: Sequence[Table]) -> None:
+        self._port = port
+        self._view = view
+        self._name = name
+        self.tables = tables
+        self._places = {table.source: number for number, table in enumerate(tables)}
+
+    async def rows(self, ranked: Collection[Place], k: int) -> list[Row]:
+        """The first ``k`` of these that there are, in their order."""
+        found: list[Row] = []
+        wanted = list(ranked)
+        for start in range(0, len(wanted), CHECKED):
+            some = wanted[start : start + CHECKED]
+            there: dict[Place, Row] = {}
+            for number, table in enumerate(self.tables):
+                keys = [key for place, key in some if place == number]
+                if keys:
+                    there |= {(number, key): row for key, row in (await self._port.rows(table, keys)).items()}
+            found += [there[place] for place in some if place in there]
+            if len(found) >= k:
+                break
+        return found[:k]
+
+    async def rows_that(self, condition: str, ranked: Collection[Place], k: int) -> list[Row]:
+        """The first ``k`` of these that fulfil a condition."""
+        found: list[Row] = []
+        wanted = list(ranked)
+        for start in range(0, len(wanted), CHECKED):
+            some = wanted[start : start + CHECKED]
+            among = " or ".join(
+                f"({table.unique_key} in {[key for place, key in some if place == number]})"
+                for number, table in enumerate(self.tables)
+                if any(place == number for place, _ in some)
+            )
+            there = await self._page(f"(\n{condition}\n) and ({among})", MAX_LIMIT, 0)
+            found += [there[place] for place in some if place in there]
+            if len(found) >= k:
+                break
+        return found[:k]
+
+    async def matching(self, condition: str) -> dict[Place, Row]:
+        """Rows that fulfil a condition, newest first; more than MAX_EXACT where there are more."""
+        found: dict[Place, Row] = {}
+        while len(found) <= MAX_EXACT:
+            page = await self._page(condition, MAX_LIMIT, len(found))
+            found |= page
+            if len(page) < MAX_LIMIT:
+                break
+        return found
+
+    async def newest(self, count: int, *, beside: Collection[Place]) -> list[Row]:
+        """The newest rows that are not among these."""
+        found: list[Row] = []
+        offset = 0
+        while count > len(found):
+            page = await self._page(None, MAX_LIMIT, offset)
+            found += [row for place, row in page.items() if place not in beside]
+            offset += len(page)
+            if len(page) < MAX_LIMIT:
+                break
+        return found[: max(0, count)]
+
+    async def _page(self, condition: str | None, limit: int, offset: int) -> dict[Place, Row]:
+        found = await self._port.filter(self._view, FilterQuery(condition, offset, limit, [self._name]))
+        rows = [row for some in found.values() for row in some]
+        return {place: row for row in rows if (place := self._place(row)) is not None}
+
+    def _place(self, row: Row) -> Place | None:
+        number = self._places.get(str(row.get(SOURCE_FIELD)))
+        if number is None:  # of a team that has come since
+            return None
+        key = row.get(self.tables[number].unique_key)
+        return (number, key) if isinstance(key, int) else None
+
+
+def named(tables: Sequence[Table], name: str) -> list[Table]:
+    """Those that a name means, as reads take it. Raises ToolProblem ``unknown_table``."""
+    source, _, bare = name.rpartition(".")
+    found = [one for one in tables if name_key(one.name) == name_key(bare) and source in ("", one.source)]
+    if not found:
+        known = ", ".join(dict.fromkeys(one.name for one in tables))[:1_000]
+        raise ToolProblem("unknown_table", f"there is no table {name[:80]!r}; there are: {known}")
+    return found

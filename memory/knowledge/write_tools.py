@@ -38,7 +38,7 @@ from memory.ports.knowledge import KnowledgeTables
 Destination = Annotated[
     str | None, Field(description="`personal` or `team:<id>`: where it is written. Left out: the destination of the request.")
 ]
-Limit = Annotated[int, Field(ge=0, le=MAX_LIMIT)]
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
 MAX_IDS: Final = 10_000
 
 

@@ -7,10 +7,12 @@ Every method takes an Owner (writes) or a View (reads). What a caller can mend i
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from memory.model.knowledge import FilterQuery, JoinQuery, ReduceQuery, Row, Table, TableChange
+from memory.model.embedded import Embedding
+from memory.model.knowledge import Distances, FilterQuery, JoinQuery, JoinStep, ReduceQuery, Row, Table, TableChange
 from memory.model.knowledge_loop import Entry, Loop, LoopState
 from memory.model.owner import Owner, View
 from memory.model.scope import Scope
@@ -36,6 +38,12 @@ class KnowledgeTables(Protocol):
     async def reduce(self, view: View, query: ReduceQuery) -> Any: ...
 
     async def join(self, view: View, query: JoinQuery) -> Sequence[Row]: ...
+
+    async def join_ranked(
+        self, view: View, steps: Sequence[JoinStep], distances: Sequence[Distances], *, where: str | None = None, k: int = 10
+    ) -> Sequence[Row]:
+        """The ``k`` rows of a join with the smallest sum of distances. ``where``: over the selected names of the last step."""
+        ...
 
     async def rows(self, table: Table, keys: Collection[int]) -> Mapping[int, Row]:
         """By unique key, as :meth:`filter` gives them."""
@@ -82,4 +90,63 @@ class LoopStore(Protocol):
         now: datetime,
     ) -> Loop:
         """Once; later calls give what the first one wrote."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowText:
+    """What of a row is embedded. ``text`` None: there is none. ``revision``: of the row when it was read; of contacts, a number
+    made from the text."""
+
+    revision: int
+    text: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RowMark:
+    """``live`` false: the row has no text in this column, so there is no vector."""
+
+    row_key: int
+    revision: int
+    live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedColumn:
+    """``column_key``: see :func:`memory.model.embedded.embedding_of`."""
+
+    owner: Owner
+    table_id: int
+    column_key: str
+
+
+class KnowledgeEmbeddings(Protocol):
+    """Which rows of tables the vector index holds, and in which revision; and the texts to be embedded."""
+
+    async def behind(self, what: Embedding) -> tuple[Sequence[int], Sequence[int]]:
+        """Keys of rows that are not embedded as they are now, newest first; and keys that are embedded and gone."""
+        ...
+
+    async def texts(self, what: Embedding, keys: Collection[int] | None = None, *, limit: int = 1_000) -> Mapping[int, RowText]:
+        """By row, newest first. ``keys`` None: of the newest ``limit`` rows. Empty where the columns have changed since."""
+        ...
+
+    async def mark(self, column: EmbeddedColumn, marks: Sequence[RowMark]) -> None:
+        """These rows are embedded in these revisions, whatever was marked before."""
+        ...
+
+    async def unmark(self, column: EmbeddedColumn, keys: Collection[int]) -> None: ...
+
+    async def columns(self, *, after: EmbeddedColumn | None = None, limit: int = 100) -> Sequence[EmbeddedColumn]:
+        """All columns of which something is embedded, in one order, for a reconciliation."""
+        ...
+
+    async def there(self, column: EmbeddedColumn) -> frozenset[int]:
+        """Keys of the rows that can have such a vector: none, where the table is gone, or a column that it is made from."""
+        ...
+
+    async def marked(self, column: EmbeddedColumn) -> Mapping[int, RowMark]: ...
+
+    async def reset(self) -> int:
+        """Nothing is embedded, before a reindex. Returns rows."""
         ...

@@ -10,6 +10,8 @@ from memory.model.scope import Scope
 from memory.ports import DocumentSource, WindowLedger
 from memory.retrieval.documents import Documents
 from memory.retrieval.events import KIND, EventIndex
+from memory.retrieval.tables import KIND as TABLES
+from memory.retrieval.tables import TableVectors
 
 PAGE: Final = 500
 _ALL: Final = 1_000_000_000
@@ -23,6 +25,7 @@ async def reindex(
     ledger: WindowLedger,
     events: EventIndex,
     sources: Sequence[DocumentSource],
+    tables: TableVectors | None = None,
     *,
     kinds: Sequence[str] | None = None,
     embed_events: bool = True,
@@ -34,7 +37,8 @@ async def reindex(
     goes on with what is still pending, by whoever comes first: a run, the sweeper, or this again.
 
     Args:
-        kinds: ``facts``, ``contacts``, ``guidance``, ``functions``, ``events``; None: all.
+        kinds: ``facts``, ``contacts``, ``guidance``, ``functions``, ``events``, ``knowledge``; None: all. Rows of tables are
+            embedded anew by the searches that need them.
         embed_events: give messages dense vectors too.
 
     Returns:
@@ -44,7 +48,7 @@ async def reindex(
         InvalidInput: an unknown kind.
         StoreUnavailable: the database or the vectors are away.
     """
-    known = (*(source.kind for source in sources), KIND)
+    known = (*(source.kind for source in sources), KIND, *((TABLES,) if tables else ()))
     unknown = sorted(set(kinds or ()) - set(known))
     if unknown:
         raise InvalidInput(f"there is no index of {unknown[0][:40]}; there are {', '.join(known)}")
@@ -64,6 +68,8 @@ async def reindex(
             await source.reset_index()
             while count := await documents.sync(source, limit=PAGE):
                 note(source.kind, count)
+    if tables is not None and (kinds is None or TABLES in kinds):
+        note(TABLES, await tables.recreate())
     if kinds is None or KIND in kinds:
         note(KIND, 0)
         await ledger.reset_index()

@@ -18,11 +18,14 @@ from memory.ports import (
     VectorIndex,
     WindowLedger,
 )
+from memory.ports.knowledge import KnowledgeEmbeddings
 from memory.retrieval.documents import Documents
 from memory.retrieval.events import KIND, EventIndex
 from memory.retrieval.facts import FactSearch
 from memory.retrieval.reconcile import Cursor, ReconcileReport, reconcile_documents, reconcile_events
 from memory.retrieval.reindex import Progress, reindex
+from memory.retrieval.tables import KIND as TABLES
+from memory.retrieval.tables import TableVectors
 
 SYNC_LIMIT: Final = 10_000
 
@@ -32,6 +35,7 @@ class SearchIndex:
 
     Attributes:
         facts, events, documents: the searches.
+        tables: vectors of the rows of knowledge tables; None without ``embeddings``.
         vectors: the index itself, for whoever serves it to other processes.
     """
 
@@ -46,18 +50,20 @@ class SearchIndex:
         contacts: ContactStore,
         guidance: GuidanceStore,
         functions: FunctionStore,
+        embeddings: KnowledgeEmbeddings | None = None,
     ) -> None:
         self.vectors = vectors
         self.embedder = embedder
         self.documents = Documents(vectors, terms, embedder)
         self.facts = FactSearch(facts, self.documents)
         self.events = EventIndex(ledger, contacts, self.documents)
+        self.tables = None if embeddings is None else TableVectors(vectors, embeddings, embedder)
         self._ledger = ledger
         self._sources: tuple[DocumentSource, ...] = (facts, contacts, guidance, functions)
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        return (*(source.kind for source in self._sources), KIND)
+        return (*(source.kind for source in self._sources), KIND, *((TABLES,) if self.tables else ()))
 
     async def sync_documents(self, scope: Scope | None) -> int:
         """Bring pending rows of this user (None: of everybody) into the index. Raises StoreUnavailable."""
@@ -80,6 +86,8 @@ class SearchIndex:
             await reconcile_documents(self.documents, source, report, cursor, limit=limit, repair=repair)
         cursor = cursors.setdefault(KIND, Cursor())
         await reconcile_events(self.documents, self._ledger, self.events, report, cursor, limit=limit, repair=repair)
+        if self.tables is not None:
+            await self.tables.reconcile(report, cursors.setdefault(TABLES, Cursor()), limit=limit, repair=repair)
         return report
 
     async def reindex(
@@ -91,6 +99,7 @@ class SearchIndex:
             self._ledger,
             self.events,
             self._sources,
+            self.tables,
             kinds=kinds,
             embed_events=embed_events,
             progress=progress,
@@ -107,6 +116,8 @@ class SearchIndex:
         for source in self._sources:
             await self.documents.ready(source.kind)
         await self.events.ready()
+        if self.tables is not None:
+            await self.tables.ready()
 
     async def missing_indexes(self) -> list[str]:
         """``collection.field`` of payload indexes that are not there; without them a server searches slowly.
@@ -114,6 +125,7 @@ class SearchIndex:
         Raises InvalidSettings where a collection was never made, StoreUnavailable where the vectors cannot be reached.
         """
         specs = [*(self.documents.spec(source.kind) for source in self._sources), self.events.spec()]
+        specs += [self.tables.spec()] if self.tables is not None else []
         return [f"{spec.name}.{name}" for spec in specs for name in await self.vectors.missing_indexes(spec)]
 
     async def aclose(self) -> None:

@@ -16,6 +16,7 @@ from memory.stores.tables.engine import BUSY_TIMEOUT_S, CALL_TIMEOUT_S, WRITE_OP
 from memory.stores.tables.event_log import SqlEventLog
 from memory.stores.tables.facts import SqlFacts
 from memory.stores.tables.knowledge import SqlKnowledge
+from memory.stores.tables.knowledge.embeddings import SqlEmbeddings
 from memory.stores.tables.library import SqlFunctions, SqlGuidance
 from memory.stores.tables.loops import SqlLoops
 from memory.stores.tables.tasks import SqlTasks
@@ -26,6 +27,7 @@ from memory.stores.tables.windows import SqlWindows
 __all__ = [
     "SqlContacts",
     "SqlDirectory",
+    "SqlEmbeddings",
     "SqlEventLog",
     "SqlFacts",
     "SqlFunctions",
@@ -56,6 +58,7 @@ class Tables:
     guidance: SqlGuidance
     functions: SqlFunctions
     knowledge: SqlKnowledge
+    embeddings: SqlEmbeddings
     loops: SqlLoops
     database: Database
 
@@ -102,6 +105,7 @@ def build_tables(
         guidance=SqlGuidance(database),
         functions=SqlFunctions(database),
         knowledge=SqlKnowledge(database),
+        embeddings=SqlEmbeddings(database),
         loops=SqlLoops(database),
         database=database,
     )
