@@ -294,6 +294,19 @@ class SearchQuery:
     filter: str | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Distances:
+    """How far rows of one table of a join are from what is searched for.
+
+    ``table``: as a step names it. ``rows``: source and unique key → distance. ``otherwise``: of all other rows, and where a row of
+    the join has none of this table.
+    """
+
+    table: str
+    rows: Mapping[tuple[str, int], float] = field(repr=False)
+    otherwise: float = 2.0
+
+
 # ---------------------------------------------------------------------------------------------------------------- errors
 
 

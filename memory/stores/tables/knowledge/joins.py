@@ -5,15 +5,18 @@ Rows that have None on both sides of an ``==`` match, as everywhere in the langu
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, exists, literal, null, select, true, union_all
+from sqlalchemy import ColumnElement, Double, Text, and_, exists, literal, null, select, true, union_all
+from sqlalchemy.dialects.postgresql import JSONB
 
 from memory.model.expression import Expression
 from memory.model.expression_tree import Compare, Either, Name, Node
-from memory.model.knowledge import ColumnType, JoinStep, Table
+from memory.model.knowledge import ColumnType, Distances, JoinStep, Table, ToolProblem
+from memory.model.knowledge_values import shortened
 from memory.stores.tables.fragments import Fragment
 from memory.stores.tables.knowledge.compile import Compiler, compiler
 from memory.stores.tables.knowledge.join_steps import LEFT, RIGHT, Step, planned, tables_in
@@ -59,11 +62,11 @@ class _Given:
 
 
 class JoinPlan:
-    """Steps whose expressions are read and checked. ``types``: the columns of the result."""
+    """Steps whose expressions are read and checked. ``types``: the result's columns. ``tables``: by name as the steps have it."""
 
     def __init__(self, steps: Sequence[JoinStep], tables: Mapping[str, Sequence[Table]]) -> None:
         self._steps = planned(steps, tables)
-        self._tables = tables
+        self.tables = tables
         self.types: Mapping[str, ColumnType] = self._steps[-1].types
 
     def build(self, sources: Sources, *, safe: bool) -> Joined:
@@ -83,11 +86,26 @@ class JoinPlan:
                 assert previous is not None  # noqa: S101 - the plan was checked
                 sides.append(previous)
                 continue
-            one: Relation = relation(sources, name, self._tables[name])
+            one: Relation = relation(sources, name, self.tables[name])
             # Newest first; of equal keys the first table first.
             place: ColumnElement[Any] = Fragment("(-{0})", [one.rows.c.p], type_=one.rows.c.p.type)
             sides.append(_Given(one.columns, (one.rows.c.k, place), {name: (one.rows.c.p, one.rows.c.k)}))
         return sides[0], sides[1]
+
+
+def distance(joined: Joined, one: Distances, tables: Sequence[Table], dialect: str) -> ColumnElement[Any]:
+    """How far a row is, by its row of that table. The distances are one parameter, however many there are."""
+    if one.table not in joined.places:
+        raise ToolProblem("unknown_table", f"no step joins the table {shortened(one.table)}")
+    place, key = joined.places[one.table]
+    number = {table.source: number for number, table in enumerate(tables)}
+    known = {f"{number[source]}:{row}": float(far) for (source, row), far in one.rows.items() if source in number}
+    otherwise = literal(float(one.otherwise), Double)
+    if dialect == "sqlite":
+        found = "json_extract({0}, '$.\"' || {1} || ':' || {2} || '\"')"
+        return Fragment(f"coalesce({found}, {{3}})", [literal(json.dumps(known), Text), place, key, otherwise], type_=Double())
+    found = "({0} ->> ({1}::text || ':' || {2}::text))::float8"
+    return Fragment(f"coalesce({found}, {{3}})", [literal(known, JSONB), place, key, otherwise], type_=Double())
 
 
 class _Join:

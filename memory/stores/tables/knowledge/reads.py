@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+import operator
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
 from memory.model.expression import Expression, parse_expression
 from memory.model.knowledge import (
     MAX_LIMIT,
+    Distances,
     FilterQuery,
     JoinQuery,
     JoinStep,
@@ -29,10 +32,9 @@ from memory.stores.tables.knowledge.running import run
 from memory.stores.tables.scoping import guard
 from memory.stores.tables.sources import Sources
 
-T = TypeVar("T")
-
 MAX_TABLES_PER_READ: Final = 100
 MAX_OFFSET: Final = 10_000_000
+MAX_DISTANCES: Final = 20_000
 
 
 class KnowledgeReads:
@@ -83,27 +85,47 @@ class KnowledgeReads:
     async def join(self, view: View, query: JoinQuery) -> Sequence[Row]:
         """Rows of the last step, newest first by its left table, then its right one."""
         limit, offset = checked_page(query.result_limit, query.result_offset)
+        return await self._joined(view, query.joins, (), query.result_where, limit, offset, what="result_where")
 
-        def ask(sources: Sources, plan: joins.JoinPlan) -> list[Row]:
-            where = None if query.result_where is None else parse_expression(query.result_where, plan.types, what="result_where")
+    async def join_ranked(
+        self, view: View, steps: Sequence[JoinStep], distances: Sequence[Distances], *, where: str | None = None, k: int = 10
+    ) -> Sequence[Row]:
+        """The ``k`` rows of a join with the smallest sum of distances, of equal ones the newest first.
+
+        ``where``: over the selected names of the last step.
+        """
+        limit, _ = checked_page(k, 0)
+        if sum(len(one.rows) for one in distances) > MAX_DISTANCES:
+            raise ToolProblem("too_large", f"at most {MAX_DISTANCES} rows are ranked in one search")
+        return await self._joined(view, steps, distances, where, limit, 0, what="filter")
+
+    async def _joined(
+        self,
+        view: View,
+        steps: Sequence[JoinStep],
+        distances: Sequence[Distances],
+        condition: str | None,
+        limit: int,
+        offset: int,
+        *,
+        what: str,
+    ) -> Sequence[Row]:
+        names = joins.tables_in(steps)
+
+        def work(connection: Connection) -> list[Row]:
+            plan = joins.JoinPlan(steps, resolve_all(connection, view, names))
+            where = None if condition is None else parse_expression(condition, plan.types, what=what)
+            sources = Sources(connection, view)
+            dialect = sources.dialect
 
             def build(safe: bool) -> Any:
                 joined = plan.build(sources, safe=safe)
-                wanted = select(*joined.columns.values()).order_by(*joined.order).limit(limit).offset(offset)
-                if where is None:
-                    return wanted
-                return wanted.where(compile_condition(where, joined.columns, sources.dialect, safe=safe))
+                far = [joins.distance(joined, one, plan.tables.get(one.table, ()), dialect) for one in distances]
+                order = [reduce(operator.add, far), *joined.order] if far else joined.order
+                wanted = select(*joined.columns.values()).order_by(*order).limit(limit).offset(offset)
+                return wanted if where is None else wanted.where(compile_condition(where, joined.columns, dialect, safe=safe))
 
             return [shown(plan.types, row) for row in run(sources, build, timeout_s=self._timeout_s)]
-
-        return await self._read_joined(view, query.joins, ask)
-
-    async def _read_joined(self, view: View, steps: Sequence[JoinStep], ask: Callable[[Sources, joins.JoinPlan], T]) -> T:
-        names = joins.tables_in(steps)
-
-        def work(connection: Connection) -> T:
-            plan = joins.JoinPlan(steps, resolve_all(connection, view, names))
-            return ask(Sources(connection, view), plan)
 
         return await self._database.read(work)
 

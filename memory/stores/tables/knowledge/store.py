@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from memory.model.ids import encode_segment
 from memory.model.knowledge import (
@@ -34,13 +34,15 @@ from memory.stores.tables.engine import Database
 from memory.stores.tables.knowledge import columns, equations, schema, transfer, writes
 from memory.stores.tables.knowledge.catalogue import tables_of
 from memory.stores.tables.knowledge.listing import page, rows_by_key
+from memory.stores.tables.knowledge.reads import KnowledgeReads
 from memory.stores.tables.knowledge.work import Work
 from memory.stores.tables.rows_knowledge import KNOWLEDGE
 from memory.stores.tables.rows_records import EFFECTS
-from memory.stores.tables.scoping import Records, guard
+from memory.stores.tables.scoping import Prepared, Records, guard
 
 _STORE: Final = "knowledge"
 """Of its effects."""
+_EFFECT: Final = Prepared(select(EFFECTS.c.result).where(EFFECTS.c.store == _STORE, EFFECTS.c.effect_key == bindparam("b_key")))
 _WRITES: Final[Mapping[type[Any], Callable[[Work, Any], Mapping[str, Any]]]] = {
     CreateTable: schema.create_table,
     RenameTable: schema.rename_table,
@@ -59,11 +61,11 @@ _WRITES: Final[Mapping[type[Any], Callable[[Work, Any], Mapping[str, Any]]]] = {
 }
 
 
-class SqlKnowledge:
+class SqlKnowledge(KnowledgeReads):
     """Tables of users, teams and the deployment. A write holds its owner's lock, so two at once come one after the other."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         guard(database.engine)
 
     async def tables(self, view: View) -> Sequence[Table]:
@@ -77,7 +79,7 @@ class SqlKnowledge:
         def work(connection: Connection) -> Mapping[str, Any]:
             records = Records(connection, owner)
             records.lock()
-            before = records.row(select(EFFECTS.c.result).where(EFFECTS.c.store == _STORE, EFFECTS.c.effect_key == key))
+            before = records.row(_EFFECT, {"b_key": key})
             if before is not None:
                 return before.result
             result = do(Work(records, owner, moment, connection.dialect.name), change)
