@@ -1,6 +1,6 @@
 """How the simulated model restructures a table that repeats itself: what repeats goes into a table with a surrogate key.
 
-Split the dealers out of DealerVisits into a table of their own and delete the columns that have moved
+Split the dealers out of DealerVisits into a table of their own, delete duplicate rows and the columns that have moved
 Normalise DealerVisits
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from memory.llm.simulated_knowledge_figures import figure
 from memory.llm.simulated_knowledge_parts import table_name
-from memory.llm.simulated_knowledge_paths import LIMIT, Call, GivesUp, Plan, read, rows_of
+from memory.llm.simulated_knowledge_paths import LIMIT, GivesUp, Plan, read, rows_of
 from memory.llm.simulated_knowledge_prompt import Loop, TableView, tables_of
 from memory.llm.simulated_knowledge_words import stem, tables_in, words
 from memory.model.knowledge import CONTACTS_TABLE, SOURCE_FIELD
@@ -93,39 +93,37 @@ def _depends(rows: Sequence[Mapping[str, Any]], column: str, other: str) -> bool
 
 
 def _carry_out(split: Split, rows: Sequence[Mapping[str, Any]]) -> Plan:
-    table, column = split.table, split.column
-    distinct = list({row[column]: row for row in reversed(rows) if row.get(column) is not None}.values())
-    columns = {split.new_name(one): table.columns[one] for one in split.moved}
+    """Keys first, then copies (which come with the keys of their rows), then what is there more than once, then the old columns."""
+    table, column, new = split.table, split.column, split.new_table
+    kept: dict[Any, int] = {row[column]: row[table.key] for row in rows if row.get(column) is not None}  # the oldest come last
     description = f"Each row is one {column.removesuffix('_name').replace('_', ' ')}; {table.name} refers to it by {split.key}."
-    yield from read(
-        (
-            "create_table",
-            {"name": split.new_table, "description": description, "columns": columns, "unique_key_name": split.key},
-        )
-    )
-    new_rows = [{split.new_name(one): row.get(one) for one in split.moved} for row in distinct]
-    yield from read(("add_rows", {"table": split.new_table, "rows": new_rows}))
-    made = yield from rows_of(TableView(split.new_table, split.key, {split.key: "int", **columns}), None)
-    keys = {row[LABEL]: row[split.key] for row in made}
+    yield from read(("create_table", {"name": new, "description": description, "columns": {}, "unique_key_name": split.key}))
     yield from read(("create_empty_column", {"table": table.name, "column_name": split.key, "column_type": "int"}))
-    updates = {str(row[table.key]): {split.key: keys[row[column]]} for row in rows if row.get(column) in keys}
+    updates = {str(row[table.key]): {split.key: kept[row[column]]} for row in rows if row.get(column) in kept}
     yield from read(("update_rows", {"table": table.name, "updates": updates}))
+    for one in split.moved:
+        yield from read(("copy_column", {"source_table": table.name, "column_name": one, "dest_table": new}))
+    yield from read(("rename_column", {"table": new, "old_name": column, "new_name": LABEL}))
+    surplus = {"filter": f"{split.key} not in {sorted(kept.values())}", "tables": [new], "limit": LIMIT}
+    (deleted,) = yield [("delete_rows", surplus)]
+    left = yield from figure(TableView(new, split.key, {}), "count", split.key, None)
     filled = yield from figure(table, "count", split.key, None)
     had = yield from figure(table, "count", column, None)
-    if filled != had:
-        raise GivesUp(f"{had} rows of {table.name} have {column}, {filled} have {split.key}; nothing was dropped")
-    calls: list[Call] = [("delete_column", {"table": table.name, "column_name": one}) for one in split.moved]
-    results = yield calls
+    if filled != had or left < len(kept):
+        raise GivesUp(f"{had} rows of {table.name} have {column}, {filled} have {split.key}; no column was dropped")
+    results = yield [("delete_column", {"table": table.name, "column_name": one}) for one in split.moved]
     dropped = [one for one, result in zip(split.moved, results, strict=True) if result.problem is None]
-    kept = [one for one in split.moved if one not in dropped]
+    still = [one for one in split.moved if one not in dropped]
     lines = [
         f"Migration report for {table.name}.",
-        *(f"{table.name}.{one} -> {split.new_table}.{split.new_name(one)}." for one in split.moved),
-        f"New table {split.new_table}: key {split.key}, columns {', '.join(columns)}, {len(distinct)} rows.",
+        *(f"{table.name}.{one} -> {new}.{split.new_name(one)}." for one in split.moved),
+        f"New table {new}: key {split.key}, columns {', '.join(map(split.new_name, split.moved))}, {left} rows.",
         f"{table.name}.{split.key} refers to it in {len(updates)} rows.",
     ]
+    if deleted.problem is not None:
+        lines.append(f"{left - len(kept)} rows of {new} that repeat others are left: their deletion was not asked for.")
     if dropped:
-        lines.append(f"Dropped from {table.name}: {', '.join(dropped)}; every value is in {split.new_table}.")
-    if kept:
-        lines.append(f"Still in {table.name}, because deleting them was not allowed: {', '.join(kept)}.")
+        lines.append(f"Dropped from {table.name}: {', '.join(dropped)}; every value is in {new}.")
+    if still:
+        lines.append(f"Still in {table.name}, because their deletion was not asked for: {', '.join(still)}.")
     return " ".join(lines)

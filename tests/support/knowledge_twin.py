@@ -106,6 +106,18 @@ class Twin:
             row[new_name] = row.pop(old_name)
         return {"outcome": "renamed"}
 
+    def copy_column(self, *, source_table: str, column_name: str, dest_table: str) -> Any:
+        dest = self.tables[dest_table]
+        dest["columns"][column_name] = self.tables[source_table]["columns"][column_name]
+        for row in self.rows(source_table):
+            key = row[self.tables[source_table]["key"]]
+            at = next((one for one in dest["rows"] if one[dest["key"]] == key), None)
+            if at is None:
+                at = {dest["key"]: key, **dict.fromkeys(dest["columns"])}
+                dest["rows"].append(at)
+            at[column_name] = row[column_name]
+        return {"outcome": "copied"}
+
     def delete_column(self, *, table: str, column_name: str) -> Any:
         del self.tables[table]["columns"][column_name]
         for row in self.rows(table):
