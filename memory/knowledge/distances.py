@@ -39,13 +39,13 @@ class Distances:
         *,
         k: int,
         places: Sequence[Place] | None = None,
-        filtered: bool = False,
+        most: int | None = None,
     ) -> list[dict[Place, float]]:
         """For each reference the distances of rows that have something to compare; those near to any reference have all of them.
 
         Args:
             places: of these rows only, and of all of them; None: of the nearest.
-            filtered: of the nearest, some will be taken out.
+            most: so many of the nearest, where some will be taken out; None: as ``k`` needs.
 
         Raises ToolProblem for a reference that none of the tables has the columns for.
         """
@@ -54,11 +54,12 @@ class Distances:
         embedder = self._vectors.embedder
         if embedder is not None and plans:
             try:
-                depth = MAX_NEAREST if filtered else min(MAX_NEAREST, max(MIN_DEPTH, 2 * k))
+                depth = min(MAX_NEAREST, most or max(MIN_DEPTH, 2 * k))
                 return await self._by_meaning(embedder, plans, keys, depth)
             except AWAY as error:
                 _log.warning("search_by_words", error=type(error).__name__)
-        return [await self._by_words(plan, text, keys) for plan, text in plans]
+        found = [await self._by_words(plan, text, keys) for plan, text in plans]
+        return found if most is None else [dict(sorted(near.items(), key=lambda one: one[1])[:most]) for near in found]
 
     async def _by_meaning(
         self,

@@ -13,18 +13,22 @@ from typing import Final
 import structlog
 
 from memory.knowledge.distances import AWAY, Distances
+from memory.knowledge.lineage import PREVIOUS, in_terms_of, origins
 from memory.knowledge.ranking import Place, summed
 from memory.model.embedded import embedding_of
-from memory.model.knowledge import MAX_LIMIT, SOURCE_FIELD, FilterQuery, Row, SearchQuery, Table, ToolProblem
+from memory.model.knowledge import MAX_LIMIT, SOURCE_FIELD, FilterQuery, JoinStep, Row, SearchQuery, Table, ToolProblem
+from memory.model.knowledge import Distances as Far
 from memory.model.knowledge_names import name_key
 from memory.model.owner import Owner, View
 from memory.ports import Embedder, VectorIndex
 from memory.ports.knowledge import KnowledgeEmbeddings, KnowledgeTables
-from memory.retrieval.tables import Brought, TableVectors
+from memory.retrieval.tables import MAX_NEAREST, Brought, TableVectors
 
 VECTORIZE_BUDGET_S: Final = 45.0
 MAX_EXACT: Final = 5_000
 """Rows that a filter takes whose distances are all looked up. Of more, those among the nearest 10,000 are compared."""
+MAX_DISTANCES: Final = 20_000
+"""Over all references, that a join is put in order by."""
 CHECKED: Final = 500
 """Rows that are held against a filter at once."""
 
@@ -46,8 +50,10 @@ class KnowledgeSearch:
 
         Raises ToolProblem, StoreUnavailable.
         """
-        if query.joins is not None or query.table is None:
-            raise ToolProblem("bad_arguments", "searches over joins are not open yet")
+        if query.joins is not None:
+            return await self._joined(view, query, query.joins)
+        if query.table is None:
+            raise ToolProblem("bad_arguments", "a search is over a table or over joins")
         one = _Named(self._tables, view, query.table, named(await self._tables.tables(view), query.table))
         if query.filter is None:
             ranked = summed(await self._distances.of(one.tables, query.references, k=query.k))
@@ -56,13 +62,28 @@ class KnowledgeSearch:
         matching = await one.matching(query.filter)
         is_whole = len(matching) <= MAX_EXACT
         places = list(matching) if is_whole else None
-        ranked = summed(await self._distances.of(one.tables, query.references, k=query.k, places=places, filtered=True))
+        ranked = summed(await self._distances.of(one.tables, query.references, k=query.k, places=places, most=MAX_NEAREST))
         if is_whole:
             rows = [matching[place] for place in ranked if place in matching][: query.k]
         else:
             rows = await one.rows_that(query.filter, ranked, query.k)
         rest = [row for place, row in matching.items() if place not in ranked]
         return [*rows, *rest[: query.k - len(rows)]]
+
+    async def _joined(self, view: View, query: SearchQuery, steps: Sequence[JoinStep]) -> Sequence[Row]:
+        """The database puts the rows of the join in order; it is told how far the rows of each table are."""
+        seen = await self._tables.tables(view)
+        names = list(dict.fromkeys(name for step in steps for name in step.tables if name not in PREVIOUS))
+        tables = {name: named(seen, name) for name in names}
+        known = origins(steps, tables)
+        most = MAX_DISTANCES // max(1, len(query.references))
+        ranked: list[Far] = []
+        for reference, text in query.references.items():
+            name, expression = in_terms_of(reference, known, names)
+            (near,) = await self._distances.of(tables[name], {expression: text}, k=query.k, most=most)
+            rows = {(tables[name][number].source, key): far for (number, key), far in near.items()}
+            ranked.append(Far(name, rows))
+        return await self._tables.join_ranked(view, steps, ranked, where=query.filter, k=query.k)
 
     async def vectorize(self, view: View, owner: Owner, table: str, source: str, *, keys: Collection[int] | None = None) -> Brought:
         """Embed what is behind in a column or expression, as far as there is time. Raises ToolProblem.

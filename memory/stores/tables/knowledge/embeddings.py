@@ -47,8 +47,12 @@ class SqlEmbeddings:
                 there = {key: text.revision for key, text in _texts(connection, what, None, MAX_CONTACTS).items()}
             else:
                 # Keys are never used again and revisions only rise, so equal sums over both mean equal rows.
-                sums = (func.count(), func.sum(ROWS.row_key), func.sum(_mixed(ROWS.row_key, ROWS.revision)))
-                marked = (func.count(), func.sum(_MARKED.row_key), func.sum(_mixed(_MARKED.row_key, _MARKED.revision)))
+                sums = (func.count(ROWS.row_key), func.sum(ROWS.row_key), func.sum(_mixed(ROWS.row_key, ROWS.revision)))
+                marked = (
+                    func.count(_MARKED.row_key),
+                    func.sum(_MARKED.row_key),
+                    func.sum(_mixed(_MARKED.row_key, _MARKED.revision)),
+                )
                 rows_now = records.rows(select(*sums).where(ROWS.table_id == table.table_id))[0]
                 if tuple(rows_now) == tuple(records.rows(select(*marked).where(*mine))[0]):
                     return [], []
