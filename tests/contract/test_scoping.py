@@ -6,10 +6,31 @@ import ast
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from sqlalchemy import Connection, delete, exists, func, insert, literal, literal_column, null, select, text, tuple_, union, update
+from sqlalchemy import (
+    Connection,
+    bindparam,
+    delete,
+    event,
+    exists,
+    func,
+    insert,
+    literal,
+    literal_column,
+    not_,
+    null,
+    or_,
+    select,
+    tablesample,
+    text,
+    true,
+    tuple_,
+    union,
+    update,
+)
+from sqlalchemy import table as sql_table
 
 from memory.model.errors import InvalidInput, NotPermitted
 from memory.model.fact import FactStatus
@@ -19,9 +40,11 @@ from memory.model.scope import Scope
 from memory.model.task import TaskStatus
 from memory.ports import ConfirmFact, CreateContact, EndFact, IndexMark, MergeContacts, UpdateContact, UpdateTask
 from memory.stores.tables import Tables, build_tables
+from memory.stores.tables.fragments import Fragment, is_closed
 from memory.stores.tables.rows import TURNS
-from memory.stores.tables.rows_records import CONTACTS, FACTS, RECORD_OWNERS, RECORD_TABLES, TASKS
-from memory.stores.tables.scoping import EveryOwner, Records, Unscoped, guard
+from memory.stores.tables.rows_records import CONTACT_ALIASES, CONTACTS, FACTS, RECORD_OWNERS, RECORD_TABLES, TASKS
+from memory.stores.tables.scoping import OPTION, EveryOwner, Records, Unscoped, guard
+from memory.stores.tables.sources import Sources
 from tests.support.records import ANN, ANNS, BOB, BOBS, NOW, OTHER_ANN, SALES, a_fact, add, create_task, said, see
 
 STORES = Path(__file__).parents[2] / "memory/stores/tables"
@@ -121,6 +144,8 @@ class TestNoWayRound:
             lambda r: r.insert(RECORD_OWNERS, [{"owner_key": "u/bob", "last_contact_id": 1, "last_change": 0}]),
             lambda r: r.delete(FACTS, exists().where(TASKS.c.task_id == "t1")),
             lambda r: r.delete(TURNS),
+            lambda r: r.insert_columns(TURNS, {"turn_id": ["t1"]}),
+            lambda r: r.insert_columns(TASKS, {"owner_key": ["u/bob"], "task_id": ["t1"]}),
             lambda r: r.insert_from(FACTS, values={"owner_key": "u/bob"}),
             lambda r: r.insert_from(FACTS, values={"fact_id": TASKS.c.task_id}),
             lambda r: r.insert_from(FACTS, FACTS.c.fact_id == select(TASKS.c.task_id).scalar_subquery(), values={}),
@@ -143,12 +168,36 @@ class TestNoWayRound:
             lambda r: r.insert(RECORD_OWNERS, []),
             lambda r: r.update(FACTS, values={"status": "active"}),
             lambda r: r.delete(FACTS),
+            lambda r: r.insert_columns(FACTS, {"fact_id": ["f1"]}),
             lambda r: r.insert_from(FACTS, values={}),
             lambda r: r.update_from(FACTS, **pair()),
             lambda r: r.lock(),
         ):
             with pytest.raises(Unscoped, match="as one Owner"):
                 await tables.database.write(lambda c, write=write: write(Records(c, view)))
+
+    async def test_rows_written_for_the_driver_are_of_the_owner_too(self, tables: Tables) -> None:
+        columns = {"alias_key": ["k1", "k2"], "alias": ["a", "b"], "contact_id": [1, 2]}
+        await tables.database.write(lambda c: Records(c, ANNS).insert_columns(CONTACT_ALIASES, columns))
+        for owner, keys in ((ANNS, ["k1", "k2"]), (BOBS, [])):
+            rows = await tables.database.read(lambda c, owner=owner: Records(c, owner).rows(select(CONTACT_ALIASES)))
+            assert sorted(row.alias_key for row in rows) == keys
+
+        marks: list[Any] = []
+
+        def seen(_: Any, __: Any, sql: str, ___: Any, context: Any, ____: bool) -> None:
+            if sql.startswith("INSERT INTO contact_aliases"):
+                marks.append((sql, context.execution_options))
+
+        event.listen(tables.engine, "before_cursor_execute", seen)
+        again = {**columns, "alias_key": ["k3", "k4"]}
+        await tables.database.write(lambda c: Records(c, ANNS).insert_columns(CONTACT_ALIASES, again))
+        event.remove(tables.engine, "before_cursor_execute", seen)
+        sql, options = marks[0]
+        forged = [("acme", "u/ann", "k5", "a", 1), ("acme", "u/bob", "k5", "a", 1)]
+        for statement, rows in ((sql, forged), ("DELETE FROM contact_aliases", forged[:1])):
+            with pytest.raises(Unscoped, match="lost its tenant or its owners"):
+                await tables.database.write(lambda c, s=statement, r=rows: c.exec_driver_sql(s, r, options))
 
     async def test_rows_are_made_of_and_changed_by_rows_of_the_same_owner(self, tables: Tables) -> None:
         for owner, statement in ((ANNS, "Ann's."), (BOBS, "Bob's.")):
@@ -184,6 +233,187 @@ class TestNoWayRound:
                 connection.execute(select(FACTS))
 
 
+def places(connection: Connection, view: View = see(ANN, "sales")) -> Sources:  # noqa: B008 - frozen
+    return Sources(connection, view)
+
+
+def anns_facts(sources: Sources, owner: Owner = ANNS) -> Any:
+    return sources.rows(FACTS, owner, [FACTS.c.fact_id, FACTS.c.tenant, FACTS.c.statement]).subquery()
+
+
+def bound(number: int, tenant: str = "acme", owner: str = "u/ann") -> tuple[Any, Any]:
+    """What :meth:`Sources.rows` makes, made by hand."""
+    return (
+        FACTS.c.tenant == bindparam(f"source_tenant_{number}", tenant),
+        FACTS.c.owner_key == bindparam(f"source_owner_{number}", owner),
+    )
+
+
+MINE = bound(0)
+ATTACKS: dict[str, Callable[[Sources], Any]] = {
+    "the table itself": lambda s: s.read(select(FACTS.c.fact_id)),
+    "beside a place": lambda s: s.read(select(anns_facts(s), FACTS.c.statement)),
+    "joined to a place": lambda s: s.read(select((mine := anns_facts(s)).join(FACTS, FACTS.c.fact_id == mine.c.fact_id))),
+    "joined to a place, another table": lambda s: s.read(
+        select((mine := anns_facts(s)).join(TASKS, TASKS.c.tenant == mine.c.tenant))
+    ),
+    "joined to a place, a table of no records": lambda s: s.read(
+        select((mine := anns_facts(s)).join(TURNS, TURNS.c.tenant == mine.c.tenant))
+    ),
+    "in an alias": lambda s: s.read(select(anns_facts(s), FACTS.alias("other").c.fact_id)),
+    "in a subquery": lambda s: s.read(select(anns_facts(s)).where(exists().where(FACTS.c.fact_id == "f1"))),
+    "in a scalar subquery": lambda s: s.read(select(anns_facts(s), select(FACTS.c.statement).limit(1).scalar_subquery())),
+    "in a correlated subquery": lambda s: s.read(
+        select((mine := anns_facts(s)), select(FACTS.c.statement).where(FACTS.c.fact_id == mine.c.fact_id).scalar_subquery())
+    ),
+    "in a common table expression": lambda s: s.read(select(anns_facts(s), select(FACTS.c.fact_id).cte("other").c.fact_id)),
+    "in a union": lambda s: s.read(union(s.rows(FACTS, ANNS, [FACTS.c.fact_id]), select(FACTS.c.fact_id))),
+    "in an intersection within": lambda s: s.read(
+        select(union(s.rows(FACTS, ANNS, [FACTS.c.fact_id]), select(FACTS.alias().c.fact_id)).subquery())
+    ),
+    "in an order": lambda s: s.read(select(anns_facts(s)).order_by(select(FACTS.c.statement).limit(1).scalar_subquery())),
+    "in a group": lambda s: s.read(select(func.count(literal(1))).select_from(anns_facts(s)).group_by(FACTS.c.tenant)),
+    "as a bare name": lambda s: s.read(select(anns_facts(s)).select_from(sql_table("facts"))),
+    "lateral": lambda s: s.read(select(anns_facts(s), select(FACTS.c.fact_id).lateral().c.fact_id)),
+    "sampled": lambda s: s.read(select(anns_facts(s), tablesample(FACTS, 100).c.fact_id)),
+    "a place without an owner": lambda s: s.read(select(select(FACTS.c.fact_id).where(MINE[0]).subquery())),
+    "a place without a tenant": lambda s: s.read(select(select(FACTS.c.fact_id).where(MINE[1]).subquery())),
+    "a place whose owner is one of two": lambda s: s.read(select(select(FACTS.c.fact_id).where(MINE[0], or_(*MINE)).subquery())),
+    "a place whose owner is not so": lambda s: s.read(select(select(FACTS.c.fact_id).where(MINE[0], not_(MINE[1])).subquery())),
+    "a place with numbers of two": lambda s: s.read(select(select(FACTS.c.fact_id).where(MINE[0], bound(1)[1]).subquery())),
+    "a place with values in it": lambda s: s.read(
+        select(select(FACTS.c.fact_id).where(FACTS.c.tenant == "acme", FACTS.c.owner_key == "u/ann").subquery())
+    ),
+    "a place of another owner": lambda s: s.read(select(select(FACTS.c.fact_id).where(*bound(0, owner="u/bob")).subquery())),
+    "a place of another tenant": lambda s: s.read(select(select(FACTS.c.fact_id).where(*bound(0, tenant="globex")).subquery())),
+    "a place of another team": lambda s: s.read(select(select(FACTS.c.fact_id).where(*bound(0, owner="t/support")).subquery())),
+    "a place of one's name elsewhere": lambda s: s.read(
+        select(select(FACTS.c.fact_id).where(*bound(0, tenant="=62uilt-in")).subquery())
+    ),
+    "a place asked for as another": lambda s: s.rows(FACTS, BOBS, [FACTS.c.fact_id]),
+    "a place asked for as another team": lambda s: s.rows(FACTS, Owner.team("acme", "support"), [FACTS.c.fact_id]),
+    "a place of no records": lambda s: s.rows(TURNS, ANNS, [TURNS.c.tenant]),
+    "a place with a second table": lambda s: s.rows(FACTS, ANNS, [FACTS.c.fact_id, TASKS.c.task_id]),
+    "a place with a second table in its condition": lambda s: s.rows(
+        FACTS, ANNS, [FACTS.c.fact_id], FACTS.c.fact_id == TASKS.c.task_id
+    ),
+    "a place with a subquery": lambda s: s.rows(FACTS, ANNS, [FACTS.c.fact_id], exists().where(TASKS.c.task_id == "t1")),
+    "a place with plain SQL": lambda s: s.rows(FACTS, ANNS, [FACTS.c.fact_id], text("1 = 1 OR 1 = 1")),
+    "a place with a literal column": lambda s: s.rows(FACTS, ANNS, [literal_column("statement FROM facts --")]),
+    "a place with a piece that reads": lambda s: s.rows(FACTS, ANNS, [Fragment("(SELECT statement FROM facts)").label("x")]),
+    "plain SQL": lambda s: s.read(select(anns_facts(s)).where(text("1 = 1"))),
+    "a literal column": lambda s: s.read(select(anns_facts(s), literal_column("(SELECT 1)"))),
+    "a suffix": lambda s: s.read(select(anns_facts(s)).suffix_with("UNION SELECT * FROM facts")),
+    "a prefix": lambda s: s.read(select(anns_facts(s)).prefix_with("statement FROM facts --")),
+    "a piece that reads": lambda s: s.read(select(anns_facts(s), Fragment("(SELECT statement FROM facts)").label("x"))),
+    "a piece that writes": lambda s: s.read(select(anns_facts(s), Fragment("1); DELETE FROM tasks; --").label("x"))),
+    "a function that runs SQL": lambda s: s.read(select(anns_facts(s), func.query_to_xml("SELECT * FROM facts", True, False, ""))),
+    "a function that reads files": lambda s: s.read(select(anns_facts(s), func.pg_read_file("/etc/passwd"))),
+    "plain text": lambda s: s.read(cast("Any", text("SELECT * FROM facts"))),
+    "a change": lambda s: s.read(cast("Any", delete(FACTS).where(*MINE))),
+    "a change within": lambda s: s.read(select(delete(FACTS).where(*MINE).returning(FACTS.c.fact_id).cte("gone"))),
+    "nothing of one's own": lambda s: s.read(select(literal(1), select(TURNS.c.tenant).subquery())),
+}
+
+
+class TestSeveralPlaces:
+    """Statements over several places are bound at each of them."""
+
+    @pytest.mark.filterwarnings("ignore:SELECT statement has a cartesian product")
+    async def test_what_is_not_bound_is_refused(self, tables: Tables) -> None:
+        await tables.facts.apply(ANNS, [add("f1")], now=NOW)
+        await tables.facts.apply(BOBS, [add("f2", owner=BOBS)], now=NOW)
+
+        async def is_refused(run: Any, attack: Callable[[Sources], Any]) -> bool:
+            try:
+                await run(lambda c: attack(places(c)))
+            except Unscoped:
+                return True
+            return False
+
+        for run in (tables.database.read, tables.database.write):
+            assert [name for name, attack in ATTACKS.items() if not await is_refused(run, attack)] == []
+        assert {f.fact_id for f in await tables.facts.list(see(BOB))} == {"f2"}
+
+    async def test_a_view_reads_its_own_places_only(self, tables: Tables) -> None:
+        for owner, number in ((ANNS, 1), (BOBS, 2), (SALES, 3), (Owner.team("acme", "support"), 4), (Owner.user(OTHER_ANN), 5)):
+            await tables.facts.apply(owner, [add(f"f{number}", owner=owner)], now=NOW)
+
+        def all_of_it(connection: Connection) -> set[str]:
+            sources = places(connection)
+            one, other = anns_facts(sources), anns_facts(sources, SALES)
+            both = union(*(sources.rows(FACTS, owner, [FACTS.c.fact_id]) for owner in (ANNS, SALES, Owner.built_in()))).subquery()
+            joined = select(both.c.fact_id).join(one, true()).join(other, one.c.tenant == other.c.tenant)
+            joined = joined.where(exists(select(literal(1)).select_from(anns_facts(sources))))
+            return {row.fact_id for row in sources.read(joined)}
+
+        assert await tables.database.read(all_of_it) == {"f1", "f3"}
+
+    async def test_a_statement_of_one_view_is_not_run_in_another(self, tables: Tables) -> None:
+        await tables.facts.apply(BOBS, [add("f2", owner=BOBS)], now=NOW)
+
+        def borrowed(connection: Connection) -> Any:
+            return places(connection).read(select(anns_facts(places(connection, see(BOB)), BOBS)))
+
+        with pytest.raises(Unscoped, match="lost its tenant or its owners"):
+            await tables.database.read(borrowed)
+
+        def kept(connection: Connection) -> Any:
+            # The same statement, compiled once and kept: the values count, not the text.
+            bobs, anns = places(connection, see(BOB)), places(connection)
+            assert len(bobs.read(select(anns_facts(bobs, BOBS)))) == 1
+            assert anns.read(select(anns_facts(anns))) == []
+            return anns.read(select(anns_facts(places(connection, see(BOB)), BOBS)))
+
+        with pytest.raises(Unscoped, match="lost its tenant or its owners"):
+            await tables.database.read(kept)
+
+    async def test_the_mark_alone_is_not_enough(self, tables: Tables) -> None:
+        def work(connection: Connection, sql: Any) -> Any:
+            marked = connection.execution_options(**{OPTION: places(connection)._reach})
+            return marked.exec_driver_sql(sql) if isinstance(sql, str) else marked.execute(sql)
+
+        for sql in (select(FACTS), select(FACTS.alias()), "SELECT * FROM facts", text("SELECT * FROM facts"), delete(FACTS)):
+            with pytest.raises(Unscoped):
+                await tables.database.write(lambda c, sql=sql: work(c, sql))
+
+    @pytest.mark.parametrize("whose", [None, ANNS, "u/ann", ANN])
+    async def test_nothing_but_a_view_shows_places(self, tables: Tables, whose: Any) -> None:
+        with pytest.raises(Unscoped):
+            await tables.database.read(lambda c: Sources(c, whose))
+
+    async def test_pieces_of_sql_in_other_statements(self, tables: Tables) -> None:
+        reads = Fragment("(SELECT count(*) FROM tasks)")
+        for ask in (
+            lambda r: r.rows(select(FACTS).where(reads == 0)),
+            lambda r: r.update(FACTS, values={"statement": reads}),
+            lambda r: r.delete(FACTS, reads == 0),
+        ):
+            with pytest.raises(Unscoped):
+                await tables.database.write(lambda c, ask=ask: ask(Records(c, ANNS)))
+        for bare in (select(Fragment("(SELECT count(*) FROM facts)")), select(TURNS).where(Fragment("1 IN (SELECT 1 FROM facts)"))):
+            with pytest.raises(Unscoped):
+                await tables.database.read(lambda c, bare=bare: c.execute(bare).all())
+
+
+@pytest.mark.parametrize(
+    ("template", "closed"),
+    [
+        ("({0} IS NOT DISTINCT FROM {1})", True),
+        ("(SELECT {0} FROM (SELECT {1} AS v0, {2} AS v1 OFFSET 0) AS let_1)", True),
+        ("(EXISTS (SELECT 1 FROM jsonb_array_elements({1}) AS e(v) WHERE e.v = {0}))", True),
+        ("(SELECT {0} FROM (SELECT {1} AS v0 OFFSET 0) AS a, facts)", True),  # refused by its name, see below
+        ("(SELECT 1 FROM facts)", False),
+        ("1) UNION (SELECT {0}", False),
+        ("1; DROP TABLE x", False),
+        ("{0} FROM (SELECT {1} AS v0 OFFSET 0) AS a JOIN b ON true", False),
+        ("x IN (TABLE facts)", False),
+    ],
+)
+def test_pieces_read_from_what_they_are_given(template: str, closed: bool) -> None:
+    assert is_closed(template) == closed
+
+
 def test_every_row_has_an_owner_first() -> None:
     for table in RECORD_TABLES:
         assert [column.name for column in table.primary_key][:2] == ["tenant", "owner_key"], table.name
@@ -205,6 +435,11 @@ def test_only_the_scope_runs_statements_on_records() -> None:
         called = {node.func.attr for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)}
         assert not called & {"execute", "exec_driver_sql", "scalar", "scalars", "connect", "begin", "raw_connection"}, file.stem
         assert "EveryOwner" not in imported.get("memory.stores.tables.scoping", set()) or file.stem == "indexing"
+    for file in sorted((STORES / "knowledge").glob("*.py")):
+        tree = ast.parse(file.read_text("utf-8"))
+        called = {node.func.attr for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)}
+        assert not called & {"execute", "exec_driver_sql", "scalar", "scalars", "connect", "begin", "raw_connection"}, file.stem
+        assert "EveryOwner" not in file.read_text("utf-8") or file.stem == "embeddings", file.stem
 
 
 def test_what_keeps_the_tables_of_knowledge_runs_nothing_by_itself() -> None:

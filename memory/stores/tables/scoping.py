@@ -15,10 +15,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import itemgetter
 from typing import Any, Final, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import (
+    JSON,
     Alias,
     ColumnElement,
     Connection,
@@ -83,6 +86,18 @@ class _Reach:
     owners: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Bulk:
+    """The mark of an INSERT that is written here, for the driver. Each row begins with this tenant and owner."""
+
+    sql: str
+    place: tuple[str, str]
+
+    def check(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        if sql != self.sql or set(map(itemgetter(0, 1), rows)) != {self.place}:
+            raise Unscoped("a statement on the records lost its tenant or its owners")
+
+
 class Records:
     """One transaction's way to the rows of one owner, or (to read) to those of a view."""
 
@@ -122,6 +137,25 @@ class Records:
         _check_values(table, *rows)
         if rows:
             self._connection.execute(insert(table), [{**row, **key} for row in rows], execution_options=self._options)
+
+    def insert_columns(self, table: Table, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Insert many rows of this owner, given as column → values, all of one length; a JSON value as its text.
+
+        The driver gets them as they are: SQLAlchemy's work on each row takes longer than the database's.
+        """
+        key = self._key()
+        _check_values(table, columns)
+        known = {name: table.c[name] for name in columns}
+        count = len(next(iter(columns.values()), ()))
+        if not count:
+            return
+        mark = "?" if self._connection.dialect.name == "sqlite" else "%s"
+        is_json = {name: isinstance(column.type, JSON) and mark == "%s" for name, column in known.items()}
+        marks = [mark, mark, *(f"{mark}::jsonb" if is_json[name] else mark for name in columns)]
+        # Names of this program's own tables and columns, and nothing of a caller.
+        sql = f"INSERT INTO {table.name} ({', '.join((*_COLUMNS, *columns))}) VALUES ({', '.join(marks)})"  # noqa: S608
+        rows = list(zip(repeat(key["tenant"], count), repeat(key["owner_key"], count), *columns.values(), strict=True))
+        self._connection.exec_driver_sql(sql, rows, {OPTION: _Bulk(sql, (key["tenant"], key["owner_key"]))})
 
     def update(self, table: Table, *where: ColumnElement[bool], values: Mapping[str, Any]) -> int:
         """Change rows of this owner. Returns how many."""
@@ -307,6 +341,10 @@ def _check(connection: Connection, cursor: Any, sql: str, parameters: Any, conte
     if getattr(context, "isddl", False):
         return
     compiled = getattr(context, "compiled", None)
+    reach: Any = getattr(context, "execution_options", {}).get(OPTION)
+    if compiled is not None and isinstance(reach, Reach):
+        reach.check(compiled, context.compiled_parameters)
+        return
     if compiled is None:
         touches = _NAMES.search(sql) is not None
     else:
@@ -316,9 +354,8 @@ def _check(connection: Connection, cursor: Any, sql: str, parameters: Any, conte
             _touching[compiled] = touches
     if not touches:
         return
-    reach: Any = None if compiled is None else context.execution_options.get(OPTION)
-    if compiled is not None and isinstance(reach, Reach):
-        reach.check(compiled, context.compiled_parameters)
+    if compiled is None and isinstance(reach, _Bulk):
+        reach.check(sql, parameters if executemany else [parameters])
         return
     if compiled is None or not isinstance(reach, _Reach):
         raise Unscoped("a statement on the records was not made by memory.stores.tables.scoping")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, bindparam, func, select
 
 from memory.model.errors import InvalidInput
 from memory.model.ids import decode_segment, encode_segment
@@ -21,7 +21,7 @@ from memory.model.knowledge_names import name_key
 from memory.model.knowledge_values import shortened
 from memory.model.owner import Owner, View
 from memory.stores.tables.rows_knowledge import FLOAT_SLOTS, INTEGER_SLOTS, KNOWLEDGE_TABLES, TEXT_SLOTS
-from memory.stores.tables.scoping import Query, Records, batches
+from memory.stores.tables.scoping import Prepared, Query, Records, batches
 
 CONTACTS_ID: Final = 0
 """The ``table_id`` of ``Contacts``, which lies in the records' own table. All others count up from 1."""
@@ -47,6 +47,9 @@ _SLOTS: Final[Mapping[ColumnType, Sequence[str]]] = {
     ColumnType.DICT: (),
     ColumnType.VECTOR: (),
 }
+
+
+_BY_NAME: Final = Prepared(select(KNOWLEDGE_TABLES).where(KNOWLEDGE_TABLES.c.name_key == bindparam("b_name_key")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,7 @@ def entry_of(records: Records, owner: Owner, name: str) -> Entry:
         raise ToolProblem("read_only", f"{CONTACTS_TABLE} is read only here: contacts have operations of their own")
     row = None
     if key.isidentifier() and (source is None or _is_of(owner, source)):
-        row = records.row(select(KNOWLEDGE_TABLES).where(KNOWLEDGE_TABLES.c.name_key == key))
+        row = records.row(_BY_NAME, {"b_name_key": key})
     if row is None:
         raise unknown_table(name, [entry.table.name for entry in entries_of(records)], where=f" in {source_of(owner)}")
     return _entry(row)
@@ -182,7 +185,10 @@ def save_entry(records: Records, entry: Entry, *, now: datetime, schema: bool) -
     """Write an entry back. ``schema``: columns or names have changed, which raises the version."""
     table = replace(entry.table, version=entry.table.version + schema, updated_at=now)
     saved = replace(entry, table=table)
-    records.update(KNOWLEDGE_TABLES, KNOWLEDGE_TABLES.c.table_id == table.table_id, values=_stored(saved))
+    values = _stored(saved)
+    if not schema and not entry.next_values:
+        values = {"next_key": table.next_key, "updated_at": now}
+    records.update(KNOWLEDGE_TABLES, KNOWLEDGE_TABLES.c.table_id == table.table_id, values=values)
     return saved
 
 

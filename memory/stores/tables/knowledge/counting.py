@@ -51,21 +51,26 @@ def checked_counting(given: Mapping[str, str | None], unique_key: str, columns: 
     return ordered
 
 
-def count_up(work: Work, entry: Entry, rows: Sequence[dict[str, Any]]) -> Entry:
-    """Fill in the numbers of rows that are about to be inserted (slot → value), where the caller gave none."""
+def count_up(work: Work, entry: Entry, values: dict[str, Sequence[Any]], count: int) -> Entry:
+    """Fill in the numbers of rows that are about to be inserted, where the caller gave none.
+
+    ``values``: column key → stored values by row, of ``count`` rows; columns that count are put into it.
+    """
     counters = dict(entry.next_values)
     for column in _in_order(entry.table):
-        if column.slot is None:
-            continue
+        numbers: list[int | None] = list(values.get(column.key) or [None] * count)
         if column.within is None:
-            counters[column.key] = _fill(rows, column.slot, column.name, counters.get(column.key, 0))
+            counters[column.key] = _fill(column, numbers, range(count), counters.get(column.key, 0))
         elif column.within == entry.table.unique_key:
-            _fill_groups(column, {row["row_key"]: [row] for row in rows}, {})
+            numbers = [number or 0 for number in numbers]
         else:
             parent = entry.table.column(column.within)
             if parent is not None:
-                groups = _groups(rows, parent)
-                _fill_groups(column, groups, _highest(work, entry.table, column, parent, groups))
+                groups = _groups(values.get(parent.key) or [None] * count)
+                following = _highest(work, entry.table, column, parent, groups)
+                for value, rows in groups.items():
+                    _fill(column, numbers, rows, following.get(value, 0))
+        values[column.key] = numbers
     return replace(entry, next_values=counters)
 
 
@@ -81,31 +86,24 @@ def _in_order(table: Table) -> list[Column]:
     return ordered
 
 
-def _fill(rows: Iterable[dict[str, Any]], slot: str, name: str, following: int) -> int:
+def _fill(column: Column, numbers: list[int | None], rows: Sequence[int], following: int) -> int:
     """Returns the number after the last one."""
-    given = [row[slot] for row in rows if row.get(slot) is not None]
-    following = max([following, *(number + 1 for number in given)])
+    following = max([following, *(number + 1 for row in rows if (number := numbers[row]) is not None)])
     for row in rows:
-        if row.get(slot) is None:
+        if numbers[row] is None:
             if following > MAX_INT:
-                raise ToolProblem("too_large", f"column {name}: there is no number left to count up to")
-            row[slot] = following
+                raise ToolProblem("too_large", f"column {column.name}: there is no number left to count up to")
+            numbers[row] = following
             following += 1
     return following
 
 
-def _groups(rows: Sequence[dict[str, Any]], parent: Column) -> dict[Any, list[dict[str, Any]]]:
-    groups: dict[Any, list[dict[str, Any]]] = {}
-    for row in rows:
-        more: Mapping[str, Any] = row.get("more") or {}
-        value = row.get(parent.slot) if parent.slot else more.get(parent.key)
+def _groups(parents: Sequence[Any]) -> dict[Any, list[int]]:
+    """Value of the parent → its rows."""
+    groups: dict[Any, list[int]] = {}
+    for row, value in enumerate(parents):
         groups.setdefault(value, []).append(row)
     return groups
-
-
-def _fill_groups(column: Column, groups: Mapping[Any, list[dict[str, Any]]], following: Mapping[Any, int]) -> None:
-    for value, group in groups.items():
-        _fill(group, str(column.slot), column.name, following.get(value, 0))
 
 
 def _highest(work: Work, table: Table, column: Column, parent: Column, groups: Mapping[Any, Any]) -> dict[Any, int]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import select
 
-from memory.model.knowledge import MAX_ROWS_PER_CALL, AddRows, Table, ToolProblem, UpdateRows, Value
+from memory.model.knowledge import MAX_ROWS_PER_CALL, AddRows, Column, Table, ToolProblem, UpdateRows, Value
+from memory.model.knowledge_bulk import stored_column
 from memory.model.knowledge_names import normal_name
 from memory.model.knowledge_values import CONVERTERS, MAX_INT, BadValue, inferred_type, shortened, value_problem
 from memory.stores.tables.knowledge.catalogue import Entry, unknown_column
@@ -25,25 +29,53 @@ _Place: TypeAlias = tuple[str | None, str, Callable[[Value], Any]]
 
 def add_rows(work: Work, change: AddRows) -> Mapping[str, Any]:
     """Raises ToolProblem that names row (the first is 0), column and value."""
-    rows = _checked_rows(change.rows)
+    rows, names = _checked_rows(change.rows)
     before = work.entry(change.table)
-    entry = _with_missing_columns(before, rows)
+    entry = _with_missing_columns(before, rows, names)
     table = entry.table
     if table.next_key + len(rows) > MAX_INT:
         raise ToolProblem("too_large", f"the table {table.name} has no unique key left to count up to")
-    places = {name: _place(table, name) for name in dict.fromkeys(name for row in rows for name in row)}
-    empty: dict[str, Any] = {"table_id": table.table_id, "revision": FIRST_REVISION}
-    empty |= {slot or MORE: None for slot, _, _ in places.values()}
-    empty |= {column.slot: None for column in table.columns if column.auto and column.slot is not None}
-    stored: list[dict[str, Any]] = []
-    for number, row in enumerate(rows):
-        values, more = _converted(places, row, number)
-        stored.append({**empty, "row_key": table.next_key + number, **values, **({MORE: more} if more else {})})
-    entry = count_up(work, entry, stored)
-    work.records.insert(KNOWLEDGE_ROWS, stored)
+    values: dict[str, Sequence[Any]] = {}
+    for name, given in _by_column(rows, names).items():
+        column = _column(table, name)
+        stored = stored_column(given, column.type, column=column.name)
+        other = values.get(column.key)  # two spellings of one name
+        values[column.key] = stored if other is None else [b if a is None else a for a, b in zip(other, stored, strict=True)]
+    entry = count_up(work, entry, values, len(rows))
+    _insert(work, table, values, len(rows))
     grown = replace(entry, table=replace(entry.table, next_key=table.next_key + len(rows)))
     work.save(grown, schema=table.columns != before.table.columns)
     return done("rows added successfully", length=len(rows))
+
+
+def _by_column(rows: Sequence[Mapping[str, Value]], names: Sequence[str]) -> Mapping[str, Sequence[Value]]:
+    """The values of each name, by row."""
+    if len(names) > 1:
+        try:
+            return dict(zip(names, zip(*map(itemgetter(*names), rows), strict=True), strict=True))
+        except KeyError:
+            pass  # not every row has every name
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _insert(work: Work, table: Table, values: Mapping[str, Sequence[Any]], count: int) -> None:
+    columns: dict[str, Sequence[Any]] = {
+        "table_id": [table.table_id] * count,
+        "row_key": range(table.next_key, table.next_key + count),
+        "revision": [FIRST_REVISION] * count,
+    }
+    rest: dict[str, Sequence[Any]] = {}
+    for column in table.columns:
+        if column.key in values:
+            (columns if column.slot else rest)[column.slot or column.key] = values[column.key]
+    if rest:
+        columns[MORE] = [_json(rest, row) for row in range(count)]
+    work.records.insert_columns(KNOWLEDGE_ROWS, columns)
+
+
+def _json(columns: Mapping[str, Sequence[Any]], row: int) -> str | None:
+    there = {key: value for key, values in columns.items() if (value := values[row]) is not None}
+    return json.dumps(there) if there else None
 
 
 def update_rows(work: Work, change: UpdateRows) -> Mapping[str, Any]:
@@ -98,19 +130,24 @@ def _converted(places: Mapping[str, _Place], row: Mapping[str, Value], number: i
 
 
 def _place(table: Table, name: str) -> _Place:
+    column = _column(table, name)
+    return column.slot, column.key, CONVERTERS[column.type]
+
+
+def _column(table: Table, name: str) -> Column:
     normal = normal_name(name)
     column = table.column(normal)
     if column is not None:
-        return column.slot, column.key, CONVERTERS[column.type]
+        return column
     if normal == table.unique_key:
         raise ToolProblem("bad_arguments", f"the unique key {normal} counts up by itself and is never written; leave it out")
     raise unknown_column(name, table)
 
 
-def _with_missing_columns(entry: Entry, rows: Sequence[Mapping[str, Value]]) -> Entry:
+def _with_missing_columns(entry: Entry, rows: Sequence[Mapping[str, Value]], names: Iterable[str]) -> Entry:
     known = {entry.table.unique_key, *(column.name for column in entry.table.columns)}
     missing: dict[str, list[str]] = {}
-    for name in dict.fromkeys(name for row in rows for name in row):
+    for name in names:
         normal = normal_name(name)
         if normal not in known:
             missing.setdefault(normal, []).append(name)
@@ -133,13 +170,19 @@ def _counted(entry: Entry, values: Mapping[str, Any]) -> Entry:
 # -------------------------------------------------------------------------------------------------------------------- checks
 
 
-def _checked_rows(rows: Sequence[Mapping[str, Value]]) -> Sequence[Mapping[str, Value]]:
+def _checked_rows(rows: Sequence[Mapping[str, Value]]) -> tuple[Sequence[Mapping[str, Value]], Sequence[str]]:
+    """The rows, and all names that are in them, in the order in which they appear."""
     if isinstance(rows, str | bytes) or not isinstance(rows, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ToolProblem("bad_arguments", f"rows is a list of dicts, not {shortened(rows)}")
     _check_count(len(rows), "rows")
-    for number, row in enumerate(rows):
-        _check_row(row, f"row {number}")
-    return rows
+    if not set(map(type, rows)) <= {dict}:
+        for number, row in enumerate(rows):
+            _check_row(row, f"row {number}")
+    names = list(dict.fromkeys(chain.from_iterable(dict.fromkeys(map(tuple, rows)))))
+    if not set(map(type, names)) <= {str}:
+        for number, row in enumerate(rows):
+            _check_row(row, f"row {number}")
+    return rows, names
 
 
 def _checked_updates(updates: Mapping[int, Mapping[str, Value]], table: Table) -> dict[int, Mapping[str, Value]]:
