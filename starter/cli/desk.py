@@ -45,6 +45,7 @@ async def open_desk(state: State) -> AsyncGenerator[Desk]:
     The vectors are those of a running ``afterturn dev`` or of a server; without either this process opens the engine of the data
     folder for as long as the command takes.
     """
+    from starter.loops import Loops
     from starter.records import Records
     from starter.search import open_search, stores_of
     from starter.temporal import connect
@@ -62,7 +63,8 @@ async def open_desk(state: State) -> AsyncGenerator[Desk]:
         waker = WindowWaker(temporal)
         try:
             stores = stores_of(tables, index)
-            records = Records(directory=tables.directory, stores=stores, index=index, usage=tables.usage)
+            loops = Loops(settings, store=tables.loops, directory=tables.directory, temporal=temporal)
+            records = Records(directory=tables.directory, stores=stores, index=index, usage=tables.usage, loops=loops)
             windows = Windows(settings, ledger=tables.windows, contacts=tables.contacts, waker=waker, temporal=temporal)
             yield Desk(settings, tables, index, records, windows)
         finally:
