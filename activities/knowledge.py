@@ -21,6 +21,7 @@ from activities.errors import translated
 from activities.heartbeat import heartbeats
 from activities.knowledge_desk import Desk
 from memory.knowledge.answers import NotInForm, ending_text, fitting_text, in_form, json_bytes
+from memory.knowledge.guard import DESTRUCTIVE
 from memory.knowledge.moved import moved_by
 from memory.knowledge.reading import last_answer, said_by_caller
 from memory.knowledge.results import ToolOutcome, written
@@ -116,14 +117,10 @@ class KnowledgeActivities:
 
     async def _use(self, job: ToolInput) -> ToolReply:
         desk, ref = self._desk, job.ref
-        # What a read answers does not depend on what was said; the whole conversation is for the rules on writes.
-        after = 0 if job.kind is CallKind.WRITE else job.entry - 1
-        loop, entries = await asyncio.gather(desk.loop(ref), desk.entries(ref, after=after))
-        call = _call(entries, job.entry, job.index)
-        done = _result(entries, job.step, job.index)
-        if done is not None:
-            return _told(done)
-        hands = await desk.hands(ref.user.scope, loop)
+        hands, loop, reply = await asyncio.gather(desk.hands(ref), desk.request(ref), desk.reply(ref, job.entry))
+        call = _call(reply, job.index)
+        # A repeat reads again, and writes nothing again: its effect has a key. The whole conversation is for what destroys.
+        entries = await desk.entries(ref) if call.name in DESTRUCTIVE else []
         try:
             outcome = await hands.tools.run(
                 call,
@@ -174,12 +171,12 @@ class KnowledgeActivities:
     @translated
     async def settle_call(self, job: SettleInput) -> ToolReply:
         """Write the result of a call that waited, was overtaken, or failed for good."""
-        entries = await self._desk.entries(job.ref, after=job.entry - 1)
+        entries, reply = await asyncio.gather(self._desk.entries(job.ref, after=job.entry), self._desk.reply(job.ref, job.entry))
         done = _result(entries, job.step, job.index)
         if done is not None:
             return _told(done)
         outcome = await self._settled(job, entries)
-        (entry,) = await self._desk.keep(job.ref, [_entry(job.step, job.index, _call(entries, job.entry, job.index), outcome)])
+        (entry,) = await self._desk.keep(job.ref, [_entry(job.step, job.index, _call(reply, job.index), outcome)])
         return _told(entry)
 
     async def _settled(self, job: SettleInput, entries: Sequence[Entry]) -> ToolOutcome:
@@ -217,6 +214,7 @@ class KnowledgeActivities:
                 usage=Usage(end.input_tokens, end.output_tokens, calls=end.steps),
                 now=datetime.now(UTC),
             )
+        desk.forget(ref)
         return LoopResult(
             state=loop.state,
             reason=loop.reason,
@@ -248,11 +246,10 @@ async def _ended(loop: Loop, entries: Sequence[Entry], end: FinishInput) -> tupl
     return answer, None, LoopState.FAILED, "response_format"
 
 
-def _call(entries: Sequence[Entry], number: int, index: int) -> ToolCall:
-    reply = next((entry for entry in entries if entry.number == number and entry.kind is EntryKind.MODEL), None)
-    calls: list[dict[str, Any]] = (reply.body.get("calls") or []) if reply is not None else []
+def _call(reply: Entry, index: int) -> ToolCall:
+    calls: list[dict[str, Any]] = reply.body.get("calls") or []
     if index >= len(calls):
-        raise InvalidInput(f"entry {number} has no call {index}")
+        raise InvalidInput(f"entry {reply.number} has no call {index}")
     call = calls[index]
     return ToolCall(call["call_id"], call["name"], call.get("arguments"), call.get("raw") or "")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -60,16 +60,19 @@ class KnowledgeModelActivities:
         """The next reply of the loop's model, written down with the errors for calls that are not made at all."""
         began = time.perf_counter()
         async with heartbeats():
-            loop, entries = await asyncio.gather(self._desk.loop(job.ref), self._desk.entries(job.ref))
+            entries, (hands, overview) = await asyncio.gather(self._desk.entries(job.ref), self._hands(job))
             entry = next((one for one in entries if one.key == f"model/{job.step}"), None)
             if entry is None:
-                entry = await self._ask(job, loop, entries)
+                entry = await self._ask(job, hands, overview, entries)
+            self._desk.keep_in_mind(job.ref, entry)
         return _reply(entry, elapsed_ms=since(began))
 
-    async def _ask(self, job: ThinkInput, loop: Loop, entries: Sequence[Entry]) -> Entry:
-        scope = job.ref.user.scope
-        hands = await self._desk.hands(scope, loop)
-        overview = await hands.tools.overview()
+    async def _hands(self, job: ThinkInput) -> tuple[Hands, Mapping[str, Any]]:
+        hands = await self._desk.hands(job.ref)
+        return hands, await hands.tools.overview()
+
+    async def _ask(self, job: ThinkInput, hands: Hands, overview: Mapping[str, Any], entries: Sequence[Entry]) -> Entry:
+        scope, loop = job.ref.user.scope, await self._desk.request(job.ref)
         tools = () if job.last or job.structure else hands.tools.definitions(several_tables=len(overview) > 1)
         model = self._models.model(job.plan.model)
         view = LoopView(

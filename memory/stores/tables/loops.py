@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Final, cast
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, bindparam, select
 
 from memory.model.errors import InvalidInput
 from memory.model.knowledge_loop import (
@@ -29,11 +29,11 @@ from memory.model.owner import Owner
 from memory.model.scope import Scope
 from memory.model.transcript import clean_text
 from memory.ports import Usage
-from memory.ports.knowledge import LoopStore
+from memory.ports.knowledge import LoopStore, WindowLoop
 from memory.stores.tables.columns import to_utc
 from memory.stores.tables.engine import Database
 from memory.stores.tables.rows_knowledge import KNOWLEDGE_ENTRIES, KNOWLEDGE_LOOPS
-from memory.stores.tables.scoping import Records, batches, checked_limit, guard
+from memory.stores.tables.scoping import EveryOwner, Prepared, Records, batches, checked_limit, guard
 
 MAX_BODY_BYTES: Final = 1024 * 1024
 """Of one entry, as JSON."""
@@ -46,6 +46,20 @@ MAX_NAME_CHARS: Final = 255
 MAX_REASON_CHARS: Final = 2_000
 _LOOP = KNOWLEDGE_LOOPS.c
 _ENTRY = KNOWLEDGE_ENTRIES.c
+
+_BY_ID: Final = Prepared(select(KNOWLEDGE_LOOPS).where(_LOOP.loop_id == bindparam("b_loop")))
+_LAST_ENTRY: Final = Prepared(select(_LOOP.last_entry).where(_LOOP.loop_id == bindparam("b_loop")))
+_PAGE: Final = Prepared(
+    select(KNOWLEDGE_ENTRIES)
+    .where(_ENTRY.loop_id == bindparam("b_loop"), _ENTRY.number > bindparam("b_after"))
+    .order_by(_ENTRY.number)
+    .limit(bindparam("b_limit"))
+)
+_BY_KEY: Final = Prepared(
+    select(KNOWLEDGE_ENTRIES).where(
+        _ENTRY.loop_id == bindparam("b_loop"), _ENTRY.entry_key.in_(bindparam("b_keys", expanding=True))
+    )
+)
 
 
 class SqlLoops(LoopStore):
@@ -76,11 +90,34 @@ class SqlLoops(LoopStore):
 
         return await self._database.read(work)
 
-    async def loops(self, scope: Scope, *, state: LoopState | None = None, limit: int = 50) -> Sequence[Loop]:
+    async def loops(
+        self, scope: Scope, *, state: LoopState | None = None, parent: str | None = None, limit: int = 50
+    ) -> Sequence[Loop]:
         wanted = select(KNOWLEDGE_LOOPS).order_by(_LOOP.created_at.desc(), _LOOP.loop_id.desc()).limit(checked_limit(limit))
         if state is not None:
             wanted = wanted.where(_LOOP.state == state.value)
+        if parent is not None:
+            _check_name(parent)
+            wanted = wanted.where(_LOOP.parent == parent)
         return await self._database.read(lambda c: [_loop(row) for row in Records(c, Owner.user(scope)).rows(wanted)])
+
+    async def of_windows(self, scope: Scope | None, *, after: datetime, before: datetime, limit: int = 50) -> Sequence[WindowLoop]:
+        wanted = (
+            select(_LOOP.tenant, _LOOP.owner_key, _LOOP.loop_id)
+            .where(_LOOP.state == LoopState.RUNNING.value, _LOOP.parent.contains(":", autoescape=True))
+            .where(_LOOP.created_at > to_utc(after), _LOOP.created_at < to_utc(before))
+            .order_by(_LOOP.created_at, _LOOP.loop_id)
+            .limit(checked_limit(limit))
+        )
+
+        def work(connection: Connection) -> list[WindowLoop]:
+            reader = EveryOwner(connection) if scope is None else Records(connection, Owner.user(scope))
+            return [
+                WindowLoop(Scope(row.tenant, Owner.of_key(row.tenant, row.owner_key).name), row.loop_id)
+                for row in reader.rows(wanted)
+            ]
+
+        return await self._database.read(work)
 
     async def append(self, scope: Scope, loop_id: str, entries: Sequence[Entry], *, now: datetime) -> Sequence[Entry]:
         """Raises InvalidInput: no such loop; an entry, or the loop, is too large."""
@@ -94,28 +131,31 @@ class SqlLoops(LoopStore):
 
         def work(connection: Connection) -> list[Entry]:
             records = Records(connection, Owner.user(scope))
-            # Whoever appends holds the loop's row until commit, so the numbers have no gaps.
-            held = records.update(KNOWLEDGE_LOOPS, _LOOP.loop_id == loop_id, values={"last_entry": _LOOP.last_entry})
-            if not held:
+            # Whoever appends holds the loop's row until commit, so the numbers have no gaps. They are taken before it is known
+            # which entries are there already: almost always none is.
+            taken = {"last_entry": _LOOP.last_entry + len(new)}
+            if not records.update(KNOWLEDGE_LOOPS, _LOOP.loop_id == loop_id, values=taken):
                 raise InvalidInput("there is no such loop of this user")
-            last = cast("Row[Any]", _row(records, loop_id)).last_entry
+            last = cast("Row[Any]", records.row(_LAST_ENTRY, {"b_loop": loop_id})).last_entry - len(new)
             there = _by_key(records, loop_id, list(new))
             added = [{**row, "number": number} for number, row in enumerate(_without(new, there), last + 1)]
             if last + len(added) > MAX_ENTRIES:
                 raise InvalidInput(f"a loop has at most {MAX_ENTRIES} entries; start a new one")
-            if added:
-                records.insert(KNOWLEDGE_ENTRIES, added)
+            if len(added) < len(new):
                 values = {"last_entry": last + len(added)}
                 records.update(KNOWLEDGE_LOOPS, _LOOP.loop_id == loop_id, values=values)
-                there = _by_key(records, loop_id, list(new))
-            return [there[entry.key] for entry in entries]
+            if added:
+                records.insert(KNOWLEDGE_ENTRIES, added)
+            made = {row["entry_key"]: _added(row) for row in added}
+            return [there.get(entry.key) or made[entry.key] for entry in entries]
 
         return await self._database.write(work) if entries else []
 
     async def entries(self, scope: Scope, loop_id: str, *, after: int = 0, limit: int = 1_000) -> Sequence[Entry]:
-        wanted = select(KNOWLEDGE_ENTRIES).where(_ENTRY.loop_id == loop_id, _ENTRY.number > after)
-        wanted = wanted.order_by(_ENTRY.number).limit(checked_limit(limit))
-        return await self._database.read(lambda c: [_entry(row) for row in Records(c, Owner.user(scope)).rows(wanted)])
+        if clean_text(loop_id) != loop_id:
+            return []  # no database takes it, so nothing has this id
+        binds = {"b_loop": loop_id, "b_after": after, "b_limit": checked_limit(limit)}
+        return await self._database.read(lambda c: [_entry(row) for row in Records(c, Owner.user(scope)).rows(_PAGE, binds)])
 
     async def finish(
         self,
@@ -159,14 +199,14 @@ class SqlLoops(LoopStore):
 def _row(records: Records, loop_id: str) -> Row[Any] | None:
     if clean_text(loop_id) != loop_id:
         return None  # no database takes it, so nothing has this id
-    return records.row(select(KNOWLEDGE_LOOPS).where(_LOOP.loop_id == loop_id))
+    return records.row(_BY_ID, {"b_loop": loop_id})
 
 
 def _by_key(records: Records, loop_id: str, keys: Sequence[str]) -> dict[str, Entry]:
     found: dict[str, Entry] = {}
     for some in batches(keys):
-        wanted = select(KNOWLEDGE_ENTRIES).where(_ENTRY.loop_id == loop_id, _ENTRY.entry_key.in_(some))
-        found |= {row.entry_key: _entry(row) for row in records.rows(wanted)}
+        rows = records.rows(_BY_KEY, {"b_loop": loop_id, "b_keys": list(some)})
+        found |= {row.entry_key: _entry(row) for row in rows}
     return found
 
 
@@ -189,6 +229,8 @@ def _opened(loop: Loop) -> dict[str, Any]:
         "context": _bounded([dict(message) for message in loop.context], MAX_CONTEXT_BYTES, "the context"),
         "response_format": _bounded(loop.response_format, MAX_SCHEMA_BYTES, "the response format"),
     }
+    if loop.only:
+        request["only"] = _bounded(list(loop.only), MAX_INSTRUCTIONS_BYTES, "the names of tables")
     for name in (loop.loop_id, loop.destination, loop.model, loop.parent or ""):
         _check_name(name)
     return {
@@ -224,6 +266,7 @@ def _loop(row: Row[Any]) -> Loop:
         limits=Limits(**row.limits),
         model=row.model,
         parent=row.parent,
+        only=tuple(row.request.get("only") or ()),
     )
     return replace(
         loop,
@@ -248,6 +291,11 @@ def _entry_row(loop_id: str, entry: Entry, now: datetime) -> dict[str, Any]:
         "body": _bounded(dict(entry.body), MAX_BODY_BYTES, "an entry of a loop"),
         "at": now,
     }
+
+
+def _added(row: Mapping[str, Any]) -> Entry:
+    """As :func:`_entry` would read it."""
+    return Entry(row["entry_key"], EntryKind(row["kind"]), row["step"], row["body"], row["number"], row["at"])
 
 
 def _entry(row: Row[Any]) -> Entry:
