@@ -8,15 +8,17 @@ from typing import Any, Final
 
 from memory.categories.spec import Stores
 from memory.knowledge.arguments import check_size
-from memory.knowledge.groups import CLARIFY, GROUPS, JOINS, READ_TOOLS, TALK_TOOLS, WRITE_TOOLS, kind_of
-from memory.knowledge.guard import DESTRUCTIVE, Ground, check_destructive
+from memory.knowledge.groups import CLARIFY, GROUPS, JOINS, OF_ROWS, READ_TOOLS, TALK_TOOLS, WRITE_TOOLS, kind_of
+from memory.knowledge.guard import DESTRUCTIVE, Ground, not_asked_for, refusal
+from memory.knowledge.lossless import nothing_is_lost
 from memory.knowledge.read_tools import ReadTools, overview
 from memory.knowledge.results import ToolOutcome, problem, rendered
 from memory.knowledge.search import KnowledgeSearch
 from memory.knowledge.write_tools import Destinations, WriteTools
 from memory.model.errors import InvalidInput
-from memory.model.knowledge import ToolProblem
-from memory.model.knowledge_loop import Loop
+from memory.model.knowledge import CONTACTS_TABLE, ToolProblem
+from memory.model.knowledge_loop import Loop, Operation
+from memory.model.knowledge_names import name_key
 from memory.model.knowledge_steps import CallKind
 from memory.model.owner import Owner, View
 from memory.model.tools import ToolCall, ToolDefinition
@@ -56,7 +58,8 @@ class Toolbox:
         self._stores = stores
         self._view = view
         self._loop = loop
-        self._destinations = Destinations(writable, frozenset(readable), loop.destination)
+        bound = {name: owner for name, owner in writable.items() if not loop.only or name == loop.destination}
+        self._destinations = Destinations(bound, frozenset((*readable, *(writable.keys() - bound.keys()))), loop.destination)
 
     def definitions(self, *, several_tables: bool) -> tuple[ToolDefinition, ...]:
         """What the model is offered. ``several_tables``: there is more than one, so that joins make sense."""
@@ -107,27 +110,43 @@ class Toolbox:
             content, rows = rendered(await getattr(reads, call.name)(**arguments))
             return ToolOutcome(content, rows=rows)
         arguments = WRITE_TOOLS[call.name].bind(call.arguments)
+        self._check_bound(arguments)
         if call.name in DESTRUCTIVE:
-            check_destructive(call.name, arguments, await self._ground(arguments, said, moved))
+            await self._check_deletion(call.name, arguments, said, moved)
         writes = WriteTools(self._tables, self._search, self._view, self._destinations, effect=effect, now=now)
         content, rows = rendered(await getattr(writes, call.name)(**arguments))
         return ToolOutcome(content, rows=rows)
 
-    async def _ground(self, arguments: Mapping[str, Any], said: Sequence[str], moved: Collection[str]) -> Ground:
+    async def _check_deletion(self, name: str, arguments: Mapping[str, Any], said: Sequence[str], moved: Collection[str]) -> None:
+        """Raises ToolProblem ``not_permitted`` for a deletion that nobody asked for."""
         destination = arguments["destination"] or self._loop.destination
         owner = self._destinations.owner(destination)
         seen = await self._tables.tables(self._view)
-        return Ground(
-            self._loop.operation,
-            said if self._loop.parent is None else (),  # the text of a loop within a loop is a model's
-            moved=moved,
-            destination=destination,
-            tables=[table for table in seen if table.owner == owner],
-            names={table.name for table in seen},
-        )
+        tables = [table for table in seen if table.owner == owner and name_key(table.name) != name_key(CONTACTS_TABLE)]
+        # The text of a loop within a loop is a model's.
+        ground = Ground(said if self._loop.parent is None else (), tables, {table.name for table in seen})
+        for target in not_asked_for(name, arguments, ground):
+            if self._loop.operation is not Operation.REFACTOR or not await nothing_is_lost(
+                self._tables,
+                self._view,
+                DESTRUCTIVE[name],
+                target,
+                destination=destination,
+                tables=tables,
+                moved=moved,
+            ):
+                raise refusal(name, target, self._loop.operation)
+
+    def _check_bound(self, arguments: Mapping[str, Any]) -> None:
+        """Raises ToolProblem where the loop may write to some tables only, and this is another one."""
+        only = self._loop.only
+        if only and name_key(str(arguments.get("table")).rpartition(".")[2]) not in map(name_key, only):
+            raise ToolProblem("not_permitted", f"only rows of these tables may be added or changed here: {', '.join(only)}")
 
     def _names(self) -> tuple[str, ...]:
         names = GROUPS[self._loop.operation]
+        if self._loop.only:
+            names = tuple(name for name in names if name in OF_ROWS)
         return (*names, CLARIFY) if self._loop.clarify else names
 
     def _refusal(self, name: str) -> str:

@@ -394,12 +394,13 @@ async def test_vectors_of_what_is_gone_are_removed_and_what_is_missing_is_made_a
 async def test_another_embedder_is_told_at_the_start(world: World) -> None:
     await world.cars()
     await world.rows({"about": "pickup"})
-    with pytest.raises(InvalidSettings, match="reindex"):
-        await world.index(ToyEmbedder("other", 16)).check()
     other = world.index(ToyEmbedder("other", 16))
-    await other.reindex()
-    await other.check()
-    assert not [name for name in await other.missing_indexes() if "knowledge" in name]
+    assert other.tables is not None
+    with pytest.raises(InvalidSettings, match="reindex"):
+        await other.tables.ready()
+    assert await other.reindex(["knowledge"]) == {"knowledge": 6}
+    await other.tables.ready()
+    assert not await world.vectors.missing_indexes(other.tables.spec())
 
 
 async def test_a_search_of_many_rows_embeds_likely_ones_first_and_goes_on_next_time(

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from memory.knowledge.guard import Ground, check_destructive
+from memory.knowledge.guard import Ground, not_asked_for
 from memory.knowledge.guard_request import Target, is_asked_for
 from memory.knowledge.guard_text import own_words, sentences
-from memory.knowledge.moved import moved_by
+from memory.knowledge.moved import Moves, moved_by
 from memory.knowledge.reading import said_by_caller
-from memory.model.knowledge import Column, ColumnType, Table, ToolProblem
+from memory.model.knowledge import Column, ColumnType, Table
 from memory.model.knowledge_loop import Entry, EntryKind, Loop, Operation
 from memory.model.owner import Owner
 from memory.model.scope import Scope
@@ -46,15 +45,8 @@ TABLES = (
 )
 
 
-def is_allowed(
-    name: str, arguments: dict[str, Any], *said: str, operation: Operation = Operation.UPDATE, moved: Sequence[str] = ()
-) -> bool:
-    ground = Ground(operation, said, moved, "personal", TABLES, {one.name for one in TABLES})
-    try:
-        check_destructive(name, arguments, ground)
-    except ToolProblem as error:
-        return error.code != "not_permitted"
-    return True
+def is_allowed(name: str, arguments: dict[str, Any], *said: str) -> bool:
+    return not not_asked_for(name, arguments, Ground(said, TABLES, {one.name for one in TABLES}))
 
 
 def rows(*tables: str) -> dict[str, Any]:
@@ -189,7 +181,6 @@ NOT_ASKED = [
 )
 def test_nothing_else_gives_leave(call: tuple[str, dict[str, Any]], text: str) -> None:
     assert not is_allowed(*call, text)
-    assert not is_allowed(*call, text, operation=Operation.REFACTOR)
 
 
 @pytest.mark.parametrize(
@@ -336,47 +327,28 @@ def copy(source: str, name: str, to: str) -> tuple[str, dict[str, Any], bool]:
     return "copy_column", {"source_table": source, "column_name": name, "dest_table": to}, True
 
 
-def test_refactor_may_delete_what_it_has_copied_elsewhere() -> None:
-    moved = moved_by(loop(), step(1, copy("Companies", "city", "Cities")))
-    assert is_allowed("delete_column", column("Companies", "city"), "Tidy up.", operation=Operation.REFACTOR, moved=moved)
-    assert not is_allowed("delete_column", column("Companies", "name"), "Tidy up.", operation=Operation.REFACTOR, moved=moved)
-    assert not is_allowed("delete_column", column("Companies", "city"), "Tidy up.", operation=Operation.UPDATE, moved=moved)
-    assert not is_allowed("delete_tables", tables("Companies"), "Tidy up.", operation=Operation.REFACTOR, moved=moved)
-    assert not is_allowed("delete_rows", rows("Companies"), "Tidy up.", operation=Operation.REFACTOR, moved=moved)
+def test_what_was_copied_is_followed_through_renames() -> None:
+    entries = [
+        *step(1, ("create_table", {"name": "Cities"}, True), copy("Companies", "city", "Cities")),
+        *step(2, ("rename_column", {"table": "Cities", "old_name": "city", "new_name": "name"}, True)),
+        *step(3, ("rename_table", {"old_name": "Cities", "new_name": "Places"}, True)),
+    ]
+    moves = Moves.read(moved_by(loop(), entries))
+    assert moves.copies == [(("personal", "companies", "city"), ("personal", "places", "name"))]
+    assert moves.made == {("personal", "places")}
 
 
-def test_refactor_may_delete_a_table_of_which_every_column_is_elsewhere() -> None:
-    moved = moved_by(loop(), step(1, copy("Companies", "city", "All"), copy("Companies", "name", "All")))
-    assert is_allowed("delete_tables", tables("Companies"), "Tidy up.", operation=Operation.REFACTOR, moved=moved)
-    assert not is_allowed("delete_tables", tables("Companies", "Sales"), "Tidy up.", operation=Operation.REFACTOR, moved=moved)
-    assert not is_allowed("delete_tables", tables(startswith="C"), "Tidy up.", operation=Operation.REFACTOR, moved=moved)
-
-
-def test_what_was_copied_to_and_fro_is_not_free_on_both_sides() -> None:
-    moved = moved_by(loop(), [*step(1, copy("Companies", "city", "Sales")), *step(2, copy("Sales", "city", "Companies"))])
-    assert not is_allowed("delete_column", column("Companies", "city"), "Tidy up.", operation=Operation.REFACTOR, moved=moved)
-
-
-@pytest.mark.parametrize(
-    "later",
-    [
-        ("update_rows", {"table": "Companies", "updates": {"0": {"city": "Bonn"}}}, True),
-        ("transform_column", {"table": "Companies", "column_name": "city", "equation": "'x'"}, True),
-        ("rename_table", {"old_name": "Companies", "new_name": "Firms"}, True),
-        ("delete_column", {"table": "Companies", "column_name": "city"}, True),
-    ],
-)
-def test_what_changed_since_it_was_copied_is_not_elsewhere(later: tuple[str, dict[str, Any], bool]) -> None:
-    moved = moved_by(loop(), [*step(1, copy("Companies", "city", "Cities")), *step(2, later)])
-    assert not is_allowed("delete_column", column("Companies", "city"), "Tidy up.", operation=Operation.REFACTOR, moved=moved)
-
-
-def test_a_copy_that_failed_or_went_to_another_place_counts_for_nothing() -> None:
-    failed = moved_by(loop(), step(1, (*copy("Companies", "city", "Cities")[:2], False)))
-    assert not failed
+def test_a_copy_that_failed_counts_for_nothing_and_destinations_are_told_apart() -> None:
+    assert not moved_by(loop(), step(1, (*copy("Companies", "city", "Cities")[:2], False)))
     name, arguments, ok = copy("Companies", "city", "Cities")
-    elsewhere = moved_by(loop(), step(1, (name, {**arguments, "destination": "team:x"}, ok)))
-    assert not is_allowed("delete_column", column("Companies", "city"), "Tidy up.", operation=Operation.REFACTOR, moved=elsewhere)
+    moves = Moves.read(moved_by(loop(), step(1, (name, {**arguments, "destination": "team:a/b"}, ok))))
+    assert moves.copies == [(("team:a/b", "companies", "city"), ("team:a/b", "cities", "city"))]
+
+
+@pytest.mark.parametrize("later", ["update_rows", "transform_column", "create_derived_column"])
+def test_a_new_table_that_was_written_to_holds_something_of_its_own(later: str) -> None:
+    entries = [*step(1, ("create_table", {"name": "Cities"}, True)), *step(2, (later, {"table": "Cities"}, True))]
+    assert not Moves.read(moved_by(loop(), entries)).made
 
 
 def test_a_quoted_name_still_names() -> None:
