@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import Final
 
 from memory.categories.common import Tally, clean, one_line, quotes_of, sentences_of, zone_of_user
 from memory.categories.fact_rules import elsewhere, is_procedure, is_trait, takes_place
-from memory.categories.spec import Applied, ApplyContext, CategorySpec
+from memory.categories.spec import AddedFact, Applied, ApplyContext, CategorySpec
 from memory.model.category import Category
 from memory.model.evidence import text_of
 from memory.model.fact import MAX_STATEMENT_CHARS, MAX_TOPICS, Fact, FactStatus
@@ -71,10 +71,13 @@ async def apply(items: Sequence[Grounded[KnowledgeItem]], context: ApplyContext)
             tally.drop(one, DropReason.CONFLICT)
     if how_to:
         await context.stores.guidance.add(book.owner, _by_title(how_to), now=context.now)
+    added: list[AddedFact] = []
     for result in await context.stores.facts.apply(book.owner, book.changes, now=context.now):
-        tally.applied += result.did in ("added", "superseded")
+        if result.did in ("added", "superseded"):
+            added.append(AddedFact(result.fact_id, result.superseded))
         tally.confirmed += result.did == "confirmed" or (result.did == "nothing" and result.effect not in book.refused)
-    return tally.result()
+    tally.applied += len(added)
+    return replace(tally.result(), added=tuple(added))
 
 
 def _in_order(items: Sequence[Grounded[KnowledgeItem]]) -> list[Grounded[KnowledgeItem]]:

@@ -48,13 +48,25 @@ class ApplyContext:
 
 
 @dataclass(frozen=True, slots=True)
+class AddedFact:
+    """A fact that a window added. ``superseded``: ids of those that it took the place of."""
+
+    fact_id: str
+    superseded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Applied:
-    """``dropped``: items that the apply step refused (a unique field in use, a routed how-to, …)."""
+    """``dropped``: items that the apply step refused (a unique field in use, a routed how-to, …).
+
+    ``added``: facts that are new with this window; the same again when it is applied again.
+    """
 
     outcome: CategoryOutcome
     dropped: Sequence[Dropped] = ()
     refs: Mapping[str, str] = field(default_factory=dict[str, str])
     """Refs that this category gave a meaning, for the categories after it: ``{"new1": "12"}``."""
+    added: Sequence[AddedFact] = ()
 
 
 Apply = Callable[[Sequence[Grounded[Any]], ApplyContext], Awaitable[Applied]]

@@ -66,6 +66,9 @@ GROUPS: Final[Mapping[Operation, tuple[str, ...]]] = {
     Operation.TASKS_UPDATE: READS,
 }
 
+OF_ROWS: Final = (*READS, *JOINS, "add_rows", "update_rows")
+"""What is left to a loop that is bound to the rows of some tables."""
+
 
 def kind_of(name: str) -> CallKind:
     """Of a tool that there is."""

@@ -94,8 +94,10 @@ class Loop:
     """``destination``: ``personal`` or ``team:<id>``, checked when it was opened. ``context``: the chat that the request came from,
     read only, oldest first: ``{"role", "content"}``. ``response_format``: JSON schema of the answer. ``clarify``: somebody listens.
 
-    ``parent``: of a loop that a tool call of another one started. ``answer``: text; ``structured``: where a schema was given.
-    ``model`` empty: as the settings of the worker say.
+    ``parent``: of a loop that a tool call of another one started, that one's id; of one that a window opened, ``window:<id>`` or
+    ``chunk:<id>``. ``only``: names of the only tables whose rows its calls may add and change, and they may change nothing else;
+    empty: no such bound. ``answer``: text; ``structured``: where a schema was given. ``model`` empty: as the settings of the worker
+    say.
     """
 
     loop_id: str
@@ -110,6 +112,7 @@ class Loop:
     limits: Limits = Limits()
     model: str = ""
     parent: str | None = None
+    only: Sequence[str] = ()
     state: LoopState = LoopState.RUNNING
     answer: str | None = field(default=None, repr=False)
     structured: Any = field(default=None, repr=False)
@@ -118,3 +121,8 @@ class Loop:
     input_tokens: int = 0
     output_tokens: int = 0
     ended_at: datetime | None = None
+
+    @property
+    def is_of_window(self) -> bool:
+        """Opened by a window, and by nobody who waits for it."""
+        return self.parent is not None and ":" in self.parent

@@ -54,6 +54,14 @@ class KnowledgeTables(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class WindowLoop:
+    """A loop that a window opened, by whom it is found again."""
+
+    scope: Scope
+    loop_id: str
+
+
 class LoopStore(Protocol):
     """Loops, their conversations, questions and answers. Text of users is here and not in Temporal."""
 
@@ -63,8 +71,14 @@ class LoopStore(Protocol):
 
     async def loop(self, scope: Scope, loop_id: str) -> Loop | None: ...
 
-    async def loops(self, scope: Scope, *, state: LoopState | None = None, limit: int = 50) -> Sequence[Loop]:
-        """Newest first."""
+    async def loops(
+        self, scope: Scope, *, state: LoopState | None = None, parent: str | None = None, limit: int = 50
+    ) -> Sequence[Loop]:
+        """Newest first. ``parent``: only those with this one."""
+        ...
+
+    async def of_windows(self, scope: Scope | None, *, after: datetime, before: datetime, limit: int = 50) -> Sequence[WindowLoop]:
+        """Those that windows opened between these times and that have not ended, oldest first. ``scope`` None: of everybody."""
         ...
 
     async def append(self, scope: Scope, loop_id: str, entries: Sequence[Entry], *, now: datetime) -> Sequence[Entry]:

@@ -103,6 +103,22 @@ class TestOpening:
         assert [loop.loop_id for loop in await loops.loops(ANN, state=LoopState.DONE)] == ["l1"]
         assert await loops.loops(OTHER_ANN) == []
 
+    async def test_those_that_a_window_opened_and_that_wait(self, loops: LoopStore) -> None:
+        for number, (scope, parent) in enumerate(
+            ((ANN, "window:w1"), (BOB, "chunk:ab"), (ANN, "window:w51"), (ANN, None), (ANN, "l0"), (ANN, "window:w101"))
+        ):
+            await loops.open(scope, a_loop(f"l{number}", parent=parent, only=("Cars",), created_at=NOW + timedelta(minutes=number)))
+        await loops.finish(ANN, "l0", state=LoopState.DONE, answer="Done.", steps=1, usage=USAGE, now=NOW)
+        week, soon = NOW - timedelta(days=7), NOW + timedelta(minutes=5)
+        assert [one.loop_id for one in await loops.of_windows(ANN, after=week, before=soon)] == ["l2"]
+        everybody = await loops.of_windows(None, after=week, before=soon + timedelta(hours=1))
+        assert [(one.scope, one.loop_id) for one in everybody] == [(BOB, "l1"), (ANN, "l2"), (ANN, "l5")]
+        assert await loops.of_windows(None, after=NOW + timedelta(hours=1), before=NOW + timedelta(hours=2)) == []
+        assert len(await loops.of_windows(None, after=week, before=soon, limit=1)) == 1
+        (of_window,) = await loops.loops(ANN, parent="window:w51")
+        assert (of_window.loop_id, of_window.only, of_window.is_of_window) == ("l2", ("Cars",), True)
+        assert [loop.is_of_window for loop in await loops.loops(ANN, parent="l0")] == [False]
+
 
 class TestEntries:
     @pytest.fixture(autouse=True)
