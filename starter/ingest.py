@@ -11,13 +11,14 @@ import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path, PurePath
 from typing import Any, Final
 
 from memory.files import ParsedFile, Part, parse
 from memory.model.errors import InvalidInput
 from memory.model.ids import short_hash
-from memory.model.knowledge import PERSONAL, SOURCE_FIELD
+from memory.model.knowledge import PERSONAL, SOURCE_FIELD, ColumnType, CreateTable, Table
 from memory.model.knowledge_loop import LoopState
 from starter.knowledge import Knowledge
 from starter.steering import SteerableHandle
@@ -26,6 +27,7 @@ from starter.who import Who, scope_of
 SOURCE_FILE: Final = "source_file"
 SOURCE_PAGE: Final = "source_page"
 SOURCE_ROW: Final = "source_row"
+SOURCES: Final = (SOURCE_FILE, SOURCE_PAGE, SOURCE_ROW)
 MAX_TRIES: Final = 5
 """Loops for one part: one that failed is tried anew when the file is ingested again."""
 CHUNK_CHARS: Final = 12_000
@@ -125,11 +127,15 @@ async def _rows(
 ) -> tuple[int, int]:
     columns = column_names(part.header)
     types = {column: typed_column([row[i] for row in part.rows]) for i, column in enumerate(columns)}
-    rows: list[dict[str, Any]] = []
-    for place in range(len(part.rows)):
-        row = {column: types[column][place] for column in columns}
-        rows.append({**row, SOURCE_FILE: parsed.name, SOURCE_ROW: place + 1})
-    there = await _there(knowledge, who, name, parsed.name, destination)
+    stored = await _stored(knowledge, who, name, destination)
+    for column in stored.columns if stored is not None else ():
+        if column.type is ColumnType.STR and column.name in types:
+            types[column.name] = [None if value is None else str(value) for value in types[column.name]]
+    rows = [
+        {column: types[column][place] for column in columns} | {SOURCE_FILE: parsed.name, SOURCE_ROW: place + 1}
+        for place in range(len(part.rows))
+    ]
+    there = Counter[str]() if stored is None else await _there(knowledge, who, stored, parsed.name)
     new: list[dict[str, Any]] = []
     for row in rows:
         key = _content(row)
@@ -141,20 +147,23 @@ async def _rows(
     if new:
         description = f"From the file {parsed.name}" + (f", sheet {part.sheet}" if part.sheet else "")
         import_id = short_hash(parsed.name, parsed.sha256, str(number), str(len(new)), _content(new[0]))
-        added = await knowledge.import_rows(who, name, new, destination=destination, description=description, import_id=import_id)
+        kinds = {column: column_type(values) for column, values in types.items()} | {SOURCE_FILE: "str", SOURCE_ROW: "int"}
+        create = CreateTable(name, description, kinds)
+        added = await knowledge.import_rows(who, name, new, destination=destination, create=create, import_id=import_id)
     return added, len(rows) - len(new)
 
 
-async def _there(knowledge: Knowledge, who: Who, name: str, file: str, destination: str) -> Counter[str]:
+async def _stored(knowledge: Knowledge, who: Who, name: str, destination: str) -> Table | None:
+    tables = await knowledge.tables(who)
+    return next((one for one in tables if (one.source, one.name.casefold()) == (destination, name.casefold())), None)
+
+
+async def _there(knowledge: Knowledge, who: Who, table: Table, file: str) -> Counter[str]:
     """Rows of this file that the table holds already, by content."""
     found: Counter[str] = Counter()
-    seen = {(one.source, one.name.casefold()): one for one in await knowledge.tables(who)}
-    stored = seen.get((destination, name.casefold()))
-    if stored is None:
-        return found
-    async for row in knowledge.export(who, f"{destination}.{stored.name}"):
+    async for row in knowledge.export(who, f"{table.source}.{table.name}"):
         if row.get(SOURCE_FILE) == file:
-            found[_content(row, stored.unique_key)] += 1
+            found[_content(row, table.unique_key)] += 1
     return found
 
 
@@ -189,6 +198,30 @@ def typed_column(values: Sequence[Any]) -> list[Any]:
     if all(text.lower() in _BOOLS for text in texts):
         return [None if value is None else _BOOLS[value.lower()] for value in values]
     return list(values)
+
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def column_type(values: Sequence[Any]) -> str:
+    """The type of a new column with these values, by :func:`typed_column`; where all rows are dates of ISO 8601, it is that."""
+    there = [value for value in values if value is not None]
+    kinds: set[type[Any]] = {type(value) for value in there}
+    if kinds == {str}:
+        return "date" if all(map(_is_date, there)) else "str"
+    if kinds == {bool}:
+        return "bool"
+    if kinds and kinds <= {int, float}:
+        return "int" if kinds == {int} else "float"
+    return "str"
+
+
+def _is_date(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return _DATE.fullmatch(text) is not None
 
 
 def column_names(header: Sequence[str], *, keep: Collection[str] = ()) -> list[str]:

@@ -191,6 +191,9 @@ def import_file(
     rows = _rows_of(_read(file), kind)
 
     async def work(state: State) -> int:
+        from memory.model.knowledge import CreateTable
+        from starter.ingest import column_type
+
         async with open_client(state.settings()) as client:
             who = None if built_in else scope_of(tenant, user)
             known = await client.knowledge.tables(scope_of(tenant, user))
@@ -202,7 +205,10 @@ def import_file(
                 {column: _nested(value) if column in nested else value for column, value in row.items() if column not in keys}
                 for row in rows
             ]
-            return await client.knowledge.import_rows(who, name, kept, destination=destination, description=description)
+            columns = dict.fromkeys(column for row in kept for column in row)
+            kinds = {column: column_type([row.get(column) for row in kept]) for column in columns}
+            create = CreateTable(name, description, kinds if kind == "csv" else None)
+            return await client.knowledge.import_rows(who, name, kept, destination=destination, create=create)
 
     added = run(work(state_of(ctx)))
     if as_json:
@@ -250,7 +256,7 @@ def _rows_of(data: bytes, kind: str) -> list[dict[str, Any]]:
 
     from memory.files.readers import Unreadable, read_csv
     from memory.model.errors import InvalidInput
-    from starter.ingest import column_names, typed_column
+    from starter.ingest import SOURCES, column_names, typed_column
 
     if kind == "csv":
         notes: list[str] = []
@@ -262,7 +268,7 @@ def _rows_of(data: bytes, kind: str) -> list[dict[str, Any]]:
             raise InvalidInput("the file has no rows; the first line of a CSV names the columns")
         if cut := next((note for note in notes if "was cut" in note), None):
             raise InvalidInput(f"{cut}: split the file")
-        names = column_names(parts[0].header, keep=("row_id",))
+        names = column_names(parts[0].header, keep=("row_id", *SOURCES))
         columns = [typed_column([row[place] for row in parts[0].rows]) for place in range(len(names))]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     try:

@@ -153,3 +153,50 @@ def children(pid: int) -> Sequence[int]:
     import psutil
 
     return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+
+
+_SHELL = """
+import contextlib, io, json, sys
+from starter.cli import main
+lines, sys.stdin = sys.stdin, io.StringIO()
+for line in lines:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(json.loads(line))
+    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
+"""
+
+
+class Shell:
+    """Runs one command after the other in one process: most of the time that a command takes is Python's start."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _SHELL],
+            cwd=ROOT,
+            env=environment({"AFTERTURN_DATA_DIR": str(data_dir)}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def run(self, *args: str) -> Done:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(args), file=self._process.stdin, flush=True)
+        return Done(*json.loads(self._process.stdout.readline()))
+
+    def ask(self, *args: str) -> Any:
+        """The document that a command writes."""
+        done = self.run(*args, "--json")
+        assert done.code == 0, done.err
+        return done.json
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        assert self._process.wait(60) == 0
+        self._process.stdout.close()

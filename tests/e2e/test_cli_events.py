@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.command import ROOT, Done, afterturn, environment, running
+from tests.e2e.command import Shell, afterturn, running
 
 CATEGORIES = {f"AFTERTURN_MEMORY_{name}": "true" for name in ("CONTACTS", "KNOWLEDGE", "TASKS")}
 ENV = {**CATEGORIES, "AFTERTURN_EMBEDDER": "none", "AFTERTURN_WINDOW_SIZE": "8"}
@@ -36,53 +33,6 @@ EVENTS = [
     message(9, "user", "chat", "Thank you, that is all for today."),
     message(10, "user", "chat", "The contract is sent to Ada."),
 ]
-
-
-_SHELL = """
-import contextlib, io, json, sys
-from starter.cli import main
-lines, sys.stdin = sys.stdin, io.StringIO()
-for line in lines:
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(json.loads(line))
-    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
-"""
-
-
-class Shell:
-    """Runs one command after the other in one process: most of the time that a command takes is Python's start."""
-
-    def __init__(self, data_dir: Path) -> None:
-        self.data_dir = data_dir
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _SHELL],
-            cwd=ROOT,
-            env=environment({"AFTERTURN_DATA_DIR": str(data_dir)}),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-        )
-
-    def run(self, *args: str) -> Done:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps(args), file=self._process.stdin, flush=True)
-        return Done(*json.loads(self._process.stdout.readline()))
-
-    def ask(self, *args: str) -> Any:
-        """The document that a command writes."""
-        done = self.run(*args, "--json")
-        assert done.code == 0, done.err
-        return done.json
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        assert self._process.wait(60) == 0
-        self._process.stdout.close()
 
 
 @pytest.fixture(scope="module")

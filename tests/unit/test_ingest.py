@@ -8,7 +8,7 @@ import pytest
 
 from memory.files import Part
 from memory.model.errors import InvalidInput
-from starter.ingest import CHUNK_CHARS, chunks_of, column_names, snake_case, table_name, typed_column
+from starter.ingest import CHUNK_CHARS, chunks_of, column_names, column_type, snake_case, table_name, typed_column
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,24 @@ def test_a_column_is_numbers_only_where_all_of_it_is(cells: list[Any], values: l
     found = typed_column(cells)
     assert found == values
     assert [type(value) for value in found] == [type(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        ([1, None], "int"),
+        ([1, 2.5], "float"),
+        ([True], "bool"),
+        ([True, 1], "str"),
+        (["2024-02-29", None], "date"),
+        (["2024-02-30"], "str"),
+        (["20240229"], "str"),
+        (["x"], "str"),
+        ([None], "str"),
+    ],
+)
+def test_a_new_column_has_the_type_of_its_values(cells: list[Any], kind: str) -> None:
+    assert column_type(cells) == kind
 
 
 def test_a_table_is_named_after_file_and_sheet() -> None:

@@ -30,15 +30,15 @@ TEXT = README.read_text("utf-8")
 MAX_PICTURE_BYTES = 300 * 1024
 
 
-def marked(name: str) -> str:
-    """The text between ``<!-- name -->`` and ``<!-- /name -->`` of the README."""
-    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", TEXT, re.DOTALL)
+def marked(name: str, text: str = TEXT) -> str:
+    """The text between ``<!-- name -->`` and ``<!-- /name -->`` of a page, by default the README."""
+    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.DOTALL)
     assert found, name
     return found[1]
 
 
-def code(name: str) -> str:
-    found = re.fullmatch(r"```python\n(.*)```\n", marked(name), re.DOTALL)
+def code(name: str, text: str = TEXT) -> str:
+    found = re.fullmatch(r"```python\n(.*)```\n", marked(name, text), re.DOTALL)
     assert found, name
     return found[1]
 
