@@ -72,8 +72,8 @@ class Sources:
 
     def rows(self, table: Table, owner: Owner, columns: Sequence[ColumnElement[Any]], *where: ColumnElement[bool]) -> Select[Any]:
         """What a statement may read from: these columns of the owner's rows. A part of a UNION, or by ``subquery()`` of a FROM."""
-        if owner not in self._owners:
-            raise Unscoped("a view reads rows of its own owners")
+        if owner not in self._owners or table not in RECORD_TABLES:
+            raise Unscoped("a view reads records of its own owners")
         number, self._count = self._count, self._count + 1
         made: Select[Any] = select(*columns).where(
             table.c.tenant == bindparam(f"{_TENANT}{number}", owner.tenant),
