@@ -25,6 +25,7 @@ from memory.model.evidence import (
 from memory.model.grounding import Support
 from memory.model.ids import short_hash
 from memory.model.items import ContactItem, ContactTextItem, Dropped, DropReason, Grounded, Item, KnowledgeItem, TaskItem
+from memory.model.owner import Owner
 from memory.model.redaction import redact
 from memory.model.sentences import sentences
 from memory.model.shield import handled_by
@@ -215,8 +216,10 @@ class Grounds:
 
     def _old_texts(self, item: Item) -> list[str | None]:
         if isinstance(item, KnowledgeItem) and item.related:
-            wanted = self.refs.get(item.related)
-            return [part for fact in self.known.facts if fact.fact_id == wanted for part in (fact.statement, fact.subject)]
+            wanted, own = self.refs.get(item.related), Owner.user(self.window.scope).key
+            # What another member of a team wrote vouches for nothing that is stored as the user's.
+            known = (fact for fact in self.known.facts if fact.fact_id == wanted and fact.owner == own)
+            return [part for fact in known for part in (fact.statement, fact.subject)]
         if isinstance(item, TaskItem) and item.task:
             wanted = self.refs.get(item.task)
             return [part for task in self.known.tasks if task.task_id == wanted for part in (task.name, task.description)]

@@ -253,7 +253,8 @@ async def test_an_instruction_in_a_fact_of_the_team_steers_nobody(stack: StartSt
         seen = [len(await s.memory.search_facts(user, "Atlas", limit=100)) for user in (mallory, ben, eve)]
         own = [fact for fact in await facts(s, ben) if not fact.owner.startswith("t/")]
         (shared,) = [fact for fact in await facts(s, mallory) if fact.owner.startswith("t/")]
-    assert "Mallory" not in prompt
+    known, _, rest = prompt.partition("</known>")
+    assert ("Mallory" in known, "Mallory" in rest) == (True, False), "told as what a team says, nowhere else"
     assert (prompt.count("</known>"), prompt.count("</transcript>")) == (1, 1)
     assert (shared.fact_id, shared.statement, shared.status) == (added.fact.fact_id, added.fact.statement, FactStatus.ACTIVE)
     assert [fact.statement for fact in own] == [spoke]

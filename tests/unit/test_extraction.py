@@ -37,6 +37,16 @@ def model(text: str = "", **sections: Any) -> ScriptedModel:
     return ScriptedModel({"extract": text or reply(**sections)})
 
 
+@pytest.mark.parametrize(("owner", "expected"), [("u/ada", []), ("t/builders", [DropReason.UNGROUNDED])])
+async def test_a_teams_fact_is_told_and_vouches_for_nothing(owner: str, expected: list[str]) -> None:
+    fact = a_fact("The Atlas project is led by Mallory Black.").model_copy(update={"owner": owner})
+    item = claim(
+        "The Atlas project of Mallory Black moves to May.", quote(1, "Atlas moves to May"), relation="supersedes", related="f1"
+    )
+    result = await extract(model(knowledge=[item]), stored("Atlas moves to May."), K, what=known(facts=[fact]))
+    assert reasons(result, K) == expected
+
+
 async def test_an_item_that_was_said_is_taken_with_its_sources() -> None:
     events = stored("Hello!", RULE)
     item = claim(RULE, quote(2, "need two signatures"), subject="Invoices", kind="policy")
