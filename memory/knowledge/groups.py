@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from memory.knowledge.arguments import Tool, tool
+from memory.knowledge.contacts_tools import ContactTools
 from memory.knowledge.read_tools import ReadTools
+from memory.knowledge.tasks_tools import TaskReads, TaskTools
 from memory.knowledge.write_tools import WriteTools
 from memory.model.knowledge_loop import Operation
 from memory.model.knowledge_steps import CallKind
@@ -28,6 +30,9 @@ SCHEMA: Final = (
     "vectorize_column",
 )
 ROWS: Final = ("add_rows", "update_rows", "delete_rows")
+CONTACT_WRITES: Final = ("create_contact", "update_contact", "merge_contacts")
+TASK_READS: Final = ("list_tasks", "search_tasks")
+TASK_WRITES: Final = ("create_task", "update_task")
 ASK: Final = "ask"
 CLARIFY: Final = "request_clarification"
 
@@ -54,16 +59,28 @@ class Talk:
 
 READ_TOOLS: Final[Mapping[str, Tool]] = {name: tool(getattr(ReadTools, name)) for name in (*READS, *JOINS)}
 WRITE_TOOLS: Final[Mapping[str, Tool]] = {name: tool(getattr(WriteTools, name)) for name in (*SCHEMA, *ROWS)}
+CONTACT_TOOLS: Final[Mapping[str, Tool]] = {name: tool(getattr(ContactTools, name)) for name in CONTACT_WRITES}
+TASK_READ_TOOLS: Final[Mapping[str, Tool]] = {name: tool(getattr(TaskReads, name)) for name in TASK_READS}
+TASK_TOOLS: Final[Mapping[str, Tool]] = {name: tool(getattr(TaskTools, name)) for name in TASK_WRITES}
 TALK_TOOLS: Final[Mapping[str, Tool]] = {name: tool(getattr(Talk, name)) for name in (ASK, CLARIFY)}
+
+TOOLS: Final[Mapping[str, Tool]] = {
+    **READ_TOOLS,
+    **WRITE_TOOLS,
+    **CONTACT_TOOLS,
+    **TASK_READ_TOOLS,
+    **TASK_TOOLS,
+    **TALK_TOOLS,
+}
 
 GROUPS: Final[Mapping[Operation, tuple[str, ...]]] = {
     Operation.ASK: (*READS, *JOINS),
     Operation.UPDATE: (*READS, *JOINS, ASK, *SCHEMA, *ROWS),
     Operation.REFACTOR: (*READS, *JOINS, *SCHEMA, "update_rows", "delete_rows"),
-    Operation.CONTACTS_ASK: READS,
-    Operation.CONTACTS_UPDATE: READS,
-    Operation.TASKS_ASK: READS,
-    Operation.TASKS_UPDATE: READS,
+    Operation.CONTACTS_ASK: (*READS, *JOINS),
+    Operation.CONTACTS_UPDATE: (*READS, *JOINS, *CONTACT_WRITES),
+    Operation.TASKS_ASK: (*TASK_READS, *READS, *JOINS),
+    Operation.TASKS_UPDATE: (*TASK_READS, *READS, *JOINS, *TASK_WRITES),
 }
 
 OF_ROWS: Final = (*READS, *JOINS, "add_rows", "update_rows")
@@ -72,7 +89,7 @@ OF_ROWS: Final = (*READS, *JOINS, "add_rows", "update_rows")
 
 def kind_of(name: str) -> CallKind:
     """Of a tool that there is."""
-    if name in READ_TOOLS:
+    if name in READ_TOOLS or name in TASK_READ_TOOLS:
         return CallKind.READ
     if name == CLARIFY:
         return CallKind.CLARIFY

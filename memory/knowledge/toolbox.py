@@ -8,12 +8,28 @@ from typing import Any, Final
 
 from memory.categories.spec import Stores
 from memory.knowledge.arguments import check_size
-from memory.knowledge.groups import CLARIFY, GROUPS, JOINS, OF_ROWS, READ_TOOLS, TALK_TOOLS, WRITE_TOOLS, kind_of
+from memory.knowledge.contacts_tools import ContactTools
+from memory.knowledge.groups import (
+    CLARIFY,
+    CONTACT_TOOLS,
+    CONTACT_WRITES,
+    GROUPS,
+    JOINS,
+    OF_ROWS,
+    READ_TOOLS,
+    TASK_READ_TOOLS,
+    TASK_READS,
+    TASK_WRITES,
+    TOOLS,
+    WRITE_TOOLS,
+    kind_of,
+)
 from memory.knowledge.guard import DESTRUCTIVE, Ground, not_asked_for, refusal
 from memory.knowledge.lossless import nothing_is_lost
 from memory.knowledge.read_tools import ReadTools, overview
 from memory.knowledge.results import ToolOutcome, problem, rendered
 from memory.knowledge.search import KnowledgeSearch
+from memory.knowledge.tasks_tools import TaskReads, TaskTools
 from memory.knowledge.write_tools import Destinations, WriteTools
 from memory.model.errors import InvalidInput
 from memory.model.knowledge import CONTACTS_TABLE, ToolProblem
@@ -63,8 +79,7 @@ class Toolbox:
 
     def definitions(self, *, several_tables: bool) -> tuple[ToolDefinition, ...]:
         """What the model is offered. ``several_tables``: there is more than one, so that joins make sense."""
-        known = {**READ_TOOLS, **WRITE_TOOLS, **TALK_TOOLS}
-        return tuple(known[name].definition for name in self._names() if several_tables or name not in JOINS)
+        return tuple(TOOLS[name].definition for name in self._names() if several_tables or name not in JOINS)
 
     def kind(self, name: str) -> CallKind:
         """How a call of this name is carried out; ``refused`` for one that this operation does not have."""
@@ -99,23 +114,34 @@ class Toolbox:
         if kind is CallKind.REFUSED:
             raise ToolProblem("not_permitted", self._refusal(call.name))
         check_size(call.raw)
+        arguments = TOOLS[call.name].bind(call.arguments)
         if kind in (CallKind.CLARIFY, CallKind.NESTED):
-            (text,) = TALK_TOOLS[call.name].bind(call.arguments).values()
+            (text,) = arguments.values()
             if not text.strip():
-                raise ToolProblem("bad_arguments", "the text is empty")
+                raise ToolProblem("bad_arguments", f"the text of {call.name} is empty")
             return ToolOutcome("", asked=text[:MAX_ASKED_CHARS])
-        if kind is CallKind.READ:
-            arguments = READ_TOOLS[call.name].bind(call.arguments)
-            reads = ReadTools(self._tables, self._search, self._view)
-            content, rows = rendered(await getattr(reads, call.name)(**arguments))
-            return ToolOutcome(content, rows=rows)
-        arguments = WRITE_TOOLS[call.name].bind(call.arguments)
-        self._check_bound(arguments)
+        if kind is CallKind.WRITE:
+            self._check_bound(arguments)
         if call.name in DESTRUCTIVE:
             await self._check_deletion(call.name, arguments, said, moved)
-        writes = WriteTools(self._tables, self._search, self._view, self._destinations, effect=effect, now=now)
-        content, rows = rendered(await getattr(writes, call.name)(**arguments))
+        hand = self._hand(call.name, effect=effect, now=now)
+        content, rows = rendered(await getattr(hand, call.name)(**arguments))
         return ToolOutcome(content, rows=rows)
+
+    def _hand(self, name: str, *, effect: str, now: datetime) -> object:
+        """What carries out a tool: the one place where a name becomes a call. Only names of the operation's group come here."""
+        scope, stores = self._view.scope, self._stores
+        if name in READ_TOOLS:
+            return ReadTools(self._tables, self._search, self._view)
+        if name in WRITE_TOOLS:
+            return WriteTools(self._tables, self._search, self._view, self._destinations, effect=effect, now=now)
+        assert stores is not None  # noqa: S101 - else these are not in the group
+        if name in CONTACT_TOOLS:
+            origin = f"loop:{self._loop.loop_id}"
+            return ContactTools(stores.contacts, scope, effect=effect, origin=origin, now=now)
+        if name in TASK_READ_TOOLS:
+            return TaskReads(stores.tasks, scope)
+        return TaskTools(stores.tasks, scope, effect=effect, now=now)
 
     async def _check_deletion(self, name: str, arguments: Mapping[str, Any], said: Sequence[str], moved: Collection[str]) -> None:
         """Raises ToolProblem ``not_permitted`` for a deletion that nobody asked for."""
@@ -145,11 +171,13 @@ class Toolbox:
 
     def _names(self) -> tuple[str, ...]:
         names = GROUPS[self._loop.operation]
+        if self._stores is None:
+            names = tuple(name for name in names if name not in (*CONTACT_WRITES, *TASK_READS, *TASK_WRITES))
         if self._loop.only:
             names = tuple(name for name in names if name in OF_ROWS)
         return (*names, CLARIFY) if self._loop.clarify else names
 
     def _refusal(self, name: str) -> str:
-        if name in WRITE_TOOLS and not self._loop.operation.writes:
+        if name in TOOLS and kind_of(name) is CallKind.WRITE and not self._loop.operation.writes:
             return f"{name} is refused: {self._loop.operation.value} only reads and can change nothing; answer from what is there"
         return f"there is no tool {name[:64]!r} here; there are: {', '.join(self._names())}"
