@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from memory.model.errors import StoreUnavailable
 from memory.model.knowledge import (
@@ -729,3 +729,18 @@ class TestOwners:
         assert len(await desk.stored(BOBS)) == len(await desk.stored(SALES)) == 3
         await desk.write(COMPANIES, effect="e")
         assert await desk.rows("Companies") == []
+
+
+async def test_a_change_of_many_rows_may_take_longer_than_a_call(postgres_url: str) -> None:
+    tables = build_tables(postgres_url)
+    limits: list[str] = []
+
+    def work(connection: Connection) -> None:
+        limits.append(str(connection.exec_driver_sql("SHOW statement_timeout").scalar()))
+
+    try:
+        await tables.database.write(work, timeout_s=30)
+        await tables.database.write(work)
+    finally:
+        await tables.aclose()
+    assert limits == ["30s", "5s"]

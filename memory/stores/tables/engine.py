@@ -219,28 +219,39 @@ class Database:
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Run ``work`` without a transaction: for single statements."""
-        return await self._run(self._read_threads, self._reader, work)
+        return await self._run(self._read_threads, self._reader, work, self._call_timeout_s)
 
-    async def write(self, work: Callable[[Connection], T]) -> T:
-        """Run ``work`` in one transaction. It may run twice when the connection turns out dead before anything was committed."""
-        return await self._run(self._write_threads, self._writer, work)
+    async def write(self, work: Callable[[Connection], T], *, timeout_s: float | None = None) -> T:
+        """Run ``work`` in one transaction. It may run twice when the connection turns out dead before anything was committed.
 
-    async def _run(self, threads: ThreadPoolExecutor, engine: Engine, work: Callable[[Connection], T]) -> T:
+        ``timeout_s``: for a change of many rows that may take longer than a call does elsewhere.
+        """
+        if timeout_s is None or timeout_s <= self._call_timeout_s:
+            return await self._run(self._write_threads, self._writer, work, self._call_timeout_s)
+
+        def patient(connection: Connection) -> T:
+            if not self.is_sqlite:
+                connection.exec_driver_sql(f"SET LOCAL statement_timeout = {int(timeout_s * 1000)}")
+            return work(connection)
+
+        return await self._run(self._write_threads, self._writer, patient, timeout_s)
+
+    async def _run(self, threads: ThreadPoolExecutor, engine: Engine, work: Callable[[Connection], T], timeout_s: float) -> T:
         if self._waiting >= MAX_WAITING:
             raise StoreUnavailable(f"the database is overloaded: {self._waiting} calls are waiting")
-        call = _Call(time.monotonic() + self._call_timeout_s)
+        call = _Call(time.monotonic() + timeout_s)
         try:
             future = threads.submit(self._perform, call, engine, work)
         except RuntimeError:
             raise StoreUnavailable("the connection to the database was closed") from None
         # Outlives a cancelled caller on purpose: the thread must come back whether or not someone still waits for it.
-        alarm = asyncio.get_running_loop().call_later(self._call_timeout_s, call.abort)
+        alarm = asyncio.get_running_loop().call_later(timeout_s, call.abort)
         self._waiting += 1
         try:
-            async with asyncio.timeout(self._call_timeout_s + ABORT_GRACE_S):
+            async with asyncio.timeout(timeout_s + ABORT_GRACE_S):
                 return await asyncio.wrap_future(future)
         except TimeoutError:
-            raise StoreUnavailable(f"the database did not answer within {self._call_timeout_s:g} s") from None
+            raise StoreUnavailable(f"the database did not answer within {timeout_s:g} s") from None
         finally:
             self._waiting -= 1
             if future.done():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Connection, bindparam, select
 
@@ -43,7 +43,8 @@ from memory.stores.tables.scoping import Prepared, Records, guard
 _STORE: Final = "knowledge"
 """Of its effects."""
 _EFFECT: Final = Prepared(select(EFFECTS.c.result).where(EFFECTS.c.store == _STORE, EFFECTS.c.effect_key == bindparam("b_key")))
-_WRITES: Final[Mapping[type[Any], Callable[[Work, Any], Mapping[str, Any]]]] = {
+_Write: TypeAlias = Callable[[Work, Any], Mapping[str, Any]]
+_WRITES: Mapping[type[Any], _Write] = {
     CreateTable: schema.create_table,
     RenameTable: schema.rename_table,
     DeleteTables: schema.delete_tables,
@@ -59,6 +60,9 @@ _WRITES: Final[Mapping[type[Any], Callable[[Work, Any], Mapping[str, Any]]]] = {
     UpdateRows: writes.update_rows,
     DeleteRows: equations.delete_rows,
 }
+_LARGE: Final = frozenset({CreateDerivedColumn, TransformColumn, CopyColumn, MoveColumn, DeleteColumn, DeleteTables, DeleteRows})
+"""May be about every row of a table."""
+LARGE_TIMEOUT_S: Final = 30.0
 
 
 class SqlKnowledge(KnowledgeReads):
@@ -87,6 +91,8 @@ class SqlKnowledge(KnowledgeReads):
             records.insert(EFFECTS, [row])
             return result
 
+        if type(change) in _LARGE:
+            return await self._database.write(work, timeout_s=LARGE_TIMEOUT_S)
         return await self._database.write(work)
 
     async def rows(self, table: Table, keys: Collection[int]) -> Mapping[int, Row]:
