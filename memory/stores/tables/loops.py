@@ -48,7 +48,10 @@ _LOOP = KNOWLEDGE_LOOPS.c
 _ENTRY = KNOWLEDGE_ENTRIES.c
 
 _BY_ID: Final = Prepared(select(KNOWLEDGE_LOOPS).where(_LOOP.loop_id == bindparam("b_loop")))
-_LAST_ENTRY: Final = Prepared(select(_LOOP.last_entry).where(_LOOP.loop_id == bindparam("b_loop")))
+_KNOWN: Final = Prepared(select(_LOOP.loop_id).where(_LOOP.loop_id == bindparam("b_loop")))
+_NEWEST: Final = Prepared(
+    select(_ENTRY.number).where(_ENTRY.loop_id == bindparam("b_loop")).order_by(_ENTRY.number.desc()).limit(1)
+)
 _PAGE: Final = Prepared(
     select(KNOWLEDGE_ENTRIES)
     .where(_ENTRY.loop_id == bindparam("b_loop"), _ENTRY.number > bindparam("b_after"))
@@ -131,19 +134,16 @@ class SqlLoops(LoopStore):
 
         def work(connection: Connection) -> list[Entry]:
             records = Records(connection, Owner.user(scope))
-            # Whoever appends holds the loop's row until commit, so the numbers have no gaps. They are taken before it is known
-            # which entries are there already: almost always none is.
-            taken = {"last_entry": _LOOP.last_entry + len(new)}
-            if not records.update(KNOWLEDGE_LOOPS, _LOOP.loop_id == loop_id, values=taken):
+            # Whoever appends holds the user's lock until commit, so the numbers have no gaps.
+            records.lock()
+            newest = records.row(_NEWEST, {"b_loop": loop_id})
+            if newest is None and records.row(_KNOWN, {"b_loop": loop_id}) is None:
                 raise InvalidInput("there is no such loop of this user")
-            last = cast("Row[Any]", records.row(_LAST_ENTRY, {"b_loop": loop_id})).last_entry - len(new)
+            last = 0 if newest is None else newest.number
             there = _by_key(records, loop_id, list(new))
             added = [{**row, "number": number} for number, row in enumerate(_without(new, there), last + 1)]
             if last + len(added) > MAX_ENTRIES:
                 raise InvalidInput(f"a loop has at most {MAX_ENTRIES} entries; start a new one")
-            if len(added) < len(new):
-                values = {"last_entry": last + len(added)}
-                records.update(KNOWLEDGE_LOOPS, _LOOP.loop_id == loop_id, values=values)
             if added:
                 records.insert(KNOWLEDGE_ENTRIES, added)
             made = {row["entry_key"]: _added(row) for row in added}
