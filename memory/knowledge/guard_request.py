@@ -61,6 +61,14 @@ def is_asked_for(said: Sequence[str], scope: Scope, target: Target) -> bool:
     return asked
 
 
+def asks_for_a_deletion(said: Sequence[str]) -> bool:
+    """Whether these texts ask for a deletion of anything at all; forbidding some does not take that back."""
+    parts = (
+        part for text in said for one in sentences(own_words(text)) for part in words.CONTRASTS.split(words.HARMLESS.sub(" ", one))
+    )
+    return any(len(part) <= MAX_SENTENCE_CHARS and _verdict(part) is True for part in parts)
+
+
 def _verdict(sentence: str) -> bool | None:
     """True: it asks for a deletion; False: it forbids one; None: neither."""
     asks = words.ASKS.search(sentence)
