@@ -127,15 +127,16 @@ class Documents:
         """
         done = 0
         while done < limit:
-            pending = await source.pending(owner=owner, limit=min(BATCH, limit - done))
+            asked = min(BATCH, limit - done)
+            pending = await source.pending(owner=owner, limit=asked)
             if not pending:
                 break
             analysed = await _analysed(pending)
             await self._write(source.kind, analysed)
             marked = await source.mark_indexed([one.mark() for one in analysed])
             done += len(pending)
-            if not marked:
-                break  # others are at it
+            if not marked or (owner is not None and marked == len(pending) < asked):
+                break  # others are at it; or these were all that the owner had, and its next change calls again
         return done
 
     async def write(self, kind: str, documents: Sequence[IndexDocument]) -> None:

@@ -93,8 +93,8 @@ class EventIndex:
                 scope, from_seq=first - 1, to_seq=last, document_frequencies=frequencies, length=length
             )
             done += last - first + 1
-            if not moved:
-                break  # another process is at it
+            if not moved or last == progress.last_seq:
+                break  # another process is at it; or that was all: what comes now is indexed with its own window
         return done
 
     async def embed(self, scope: Scope, *, limit: int = 10_000) -> int:
