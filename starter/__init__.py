@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from memory.knowledge.registry import Primitives
     from memory.model.category import Category
     from memory.model.contact import Contact
     from memory.model.errors import (
@@ -67,6 +68,7 @@ __all__ = [
     "MessageEvent",
     "Notice",
     "Parts",
+    "Primitives",
     "ProfileVersion",
     "ProfileView",
     "Receipt",
@@ -92,6 +94,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "memory.knowledge.registry": ("Primitives",),
     "memory.model.category": ("Category",),
     "memory.model.contact": ("Contact",),
     "memory.model.errors": (
