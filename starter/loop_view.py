@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.text import Text
 
@@ -19,6 +20,9 @@ from starter.steering import LoopAnswer, SteerableHandle
 POLL_S: Final = 0.2
 SHOWN_CHARS: Final = 160
 HELP: Final = "keys: p pause, r resume, i interject, a ask about it, s stop"
+_ROWS: Final[TypeAdapter[dict[str, list[dict[str, Any]]] | list[dict[str, Any]]]] = TypeAdapter(
+    dict[str, list[dict[str, Any]]] | list[dict[str, Any]]
+)
 _ENDED: Final[Mapping[LoopState, str]] = {
     LoopState.STOPPED: "stopped",
     LoopState.LIMIT: "ended at its limit",
@@ -73,13 +77,27 @@ def _value(value: Any) -> str:
 def _result(body: Mapping[str, Any]) -> tuple[str, str]:
     content = str(body.get("content") or "")
     if not body.get("is_error"):
-        return f"     → {shortened(content)}", "green"
+        return f"     → {shortened(_rows_of(content))}", "green"
     try:
         message = json.loads(content)
         said = f"{message['error']}: {message['message']}"
     except (ValueError, KeyError, TypeError):
         said = content
     return f"     → {shortened(said)}", "yellow"
+
+
+def _rows_of(content: str) -> str:
+    """How many rows a read gave, and the first one; anything else as it is."""
+    try:
+        found = _ROWS.validate_json(content)
+    except ValidationError:
+        return content
+    tables = found if isinstance(found, dict) else {"": found}
+    counts = ", ".join(
+        f"{name + ': ' if name else ''}{len(rows)} row{'' if len(rows) == 1 else 's'}" for name, rows in tables.items()
+    )
+    first = next((rows[0] for rows in tables.values() if rows), None)
+    return counts if first is None else f"{counts}; {', '.join(f'{name}={_value(value)}' for name, value in first.items())}"
 
 
 class LoopView:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 DEFAULT_CONVERSATION = "product-manager"
 EVENTS_USER = "office"
+TABLES_USER = "tables"
 SHIPPED_NAME = "events-office"
 DEMO_QUERIES = (("when does the library open", "rust fabric", "Termin"), ("drawings for Chen Wei", "样品"))
 """Of facts and of messages, for the shipped events."""
@@ -78,7 +79,8 @@ def demo(
     """Play a conversation through real servers.
 
     Shows for every turn what was decided and what it changed in the profile. After the conversation that is played by default,
-    some weeks of an office's events follow: what each window took from them, in which words it was said, and searches.
+    some weeks of an office's events follow: what each window took from them, in which words it was said, and searches; and
+    then questions about tables, with every step of the loops that answer them.
 
     Uses a running `afterturn dev` of this data folder with a fresh user; without one, servers of its own in a folder that is
     removed at the end. Exit code 1 when a turn was kept because of a failure, a window failed, or a secret reached the profile.
@@ -111,6 +113,7 @@ async def _demo(
     from starter.cli.demo_events_view import events_json, show_events, show_stream
     from starter.cli.demo_view import report_json, show_end, show_start
     from starter.demo_events import play_events
+    from starter.demo_knowledge import play_knowledge
     from starter.dev import workflow_url
 
     started = asyncio.get_running_loop().time()
@@ -142,6 +145,13 @@ async def _demo(
             documents |= {"events": events_json(played)} if documents else events_json(played)
             last_lines.insert(0, played.last_line)
             ok = ok and played.ok
+            if stream.name == SHIPPED_NAME:
+                user = TABLES_USER if place.stack is not None else f"{TABLES_USER}-{_run_name()}"
+                scopes.append(scope_of(DEFAULT_TENANT, user))
+                asked = await play_knowledge(place.client, scopes[-1], console)
+                documents |= {"knowledge": asked.as_json()}
+                last_lines.insert(0, asked.last_line)
+                ok = ok and asked.ok
         if as_json:
             emit_json(documents)
         if keep:
@@ -209,7 +219,8 @@ def _show_how_to_look(console: Console, place: _Surroundings, scopes: Sequence[S
     folder = "" if place.stack is None else f"--data-dir {quote(str(place.stack.data_dir))} "
     for scope in scopes:
         who = f"--tenant {quote(scope.tenant_id)} --user {quote(scope.user_id)}"
-        what = "window list" if scope.user_id.startswith(EVENTS_USER) else "profile history"
+        looks = {EVENTS_USER: "window list", TABLES_USER: "knowledge tables"}
+        what = next((look for name, look in looks.items() if scope.user_id.startswith(name)), "profile history")
         console.print(safe_text(f"look around: afterturn {folder}{what} {who}"), markup=False)
     console.print("staying up until Ctrl-C")
 

@@ -90,6 +90,16 @@ def test_the_office_s_how_to_is_kept_as_guidance_and_is_no_fact(shipped: Done) -
     assert not [fact for fact in events["facts"] if "vacuum" in fact["statement"]]
 
 
+def test_tables_are_asked_filled_and_asked_again(shipped: Done) -> None:
+    first, told, again, units = shipped.json["knowledge"]["loops"]
+    assert {loop["state"] for loop in (first, told, again, units)} == {"done"}
+    assert "Lumen Mobility" in first["answer"]
+    assert "Volta" in told["answer"]
+    assert "Fjordwerk" in again["answer"]
+    assert "Volta" in again["answer"]
+    assert "31620" in units["answer"]
+
+
 def test_the_last_line_and_that_the_model_is_simulated(shipped: Done) -> None:
     assert "The language model is simulated" in shipped.err
     line = LAST_LINE.fullmatch(shipped.err.rstrip("\n").rsplit("\n", 1)[-1])
