@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from memory.llm.simulated_knowledge_ask import ask
 from memory.llm.simulated_knowledge_paths import Call, GivesUp, Plan
+from memory.llm.simulated_knowledge_people import ask_tasks, update_contacts, update_tasks
 from memory.llm.simulated_knowledge_prompt import QUESTION, STRUCTURE, Loop, Result, Step, is_loop, read_loop
 from memory.llm.simulated_knowledge_refactor import refactor
 from memory.llm.simulated_knowledge_script import script_of, scripted
@@ -93,10 +94,16 @@ def _played(loop: Loop) -> tuple[list[Call], str | None]:
 
 
 def _plan(loop: Loop, text: str) -> Plan:
-    match loop.operation:
-        case "update":
+    match loop.manager, loop.operation:
+        case "contacts", "update":
+            return update_contacts(loop, text)
+        case "tasks", "update":
+            return update_tasks(text)
+        case "tasks", _:
+            return ask_tasks(text)
+        case _, "update":
             return update(loop, text)
-        case "refactor":
+        case _, "refactor":
             return refactor(loop, text)
         case _:
             return ask(loop, text)

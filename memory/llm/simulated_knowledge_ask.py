@@ -23,6 +23,7 @@ from memory.llm.simulated_knowledge_paths import (
 from memory.llm.simulated_knowledge_prompt import Loop, Result, TableView
 from memory.llm.simulated_knowledge_question import Question
 from memory.llm.simulated_knowledge_words import ColumnAt, column_called, shown, spoken_column, stem
+from memory.model.knowledge import CONTACTS_TABLE
 
 NEAREST: Final = 3
 MAX_LISTED: Final = 40
@@ -36,6 +37,9 @@ _NAMES: Final[Mapping[str, str]] = {
 def ask(loop: Loop, text: str) -> Plan:
     """The plan for a question. Its answer is without the mark of the simulation."""
     tables = loop.tables
+    if loop.manager == "contacts" and CONTACTS_TABLE in tables:
+        tables = {CONTACTS_TABLE: tables[CONTACTS_TABLE]}
+        text = re.sub(r"^\s*who\b", "Which contacts", text, flags=re.IGNORECASE)
     if not tables:
         return "There are no tables yet."
     question = Question.of(text, tables)
@@ -205,7 +209,7 @@ def _looked_up(question: Question) -> str | None:
         table = link.table
         if question.asked is not None and question.asked.name != table.name and not first.startswith(("when", "where")):
             continue
-        if link.column != table.label:
+        if link.column not in (table.label, "first_name", "surname"):
             continue
         column = question.column_of(table)
         if column is None and first == "where":
@@ -213,7 +217,13 @@ def _looked_up(question: Question) -> str | None:
         if column is None and first == "when":
             column = next((name for name, kind in table.columns.items() if kind in ("date", "datetime") or name == "year"), None)
         if column is not None and first in ("what", "when", "where", "how", "whats", "what's", "give", "tell", "show"):
-            values = dict.fromkeys(shown(row.get(column)) for row in link.rows)
+            # First name and surname together are one person.
+            keys: list[set[Any]] = [
+                {row.get(table.key) for row in one.rows} for one in question.links if one.table.name == table.name
+            ]
+            both = keys[0].intersection(*keys) or keys[0]
+            rows = [row for row in link.rows if row.get(table.key) in both] or link.rows
+            values = dict.fromkeys(shown(row.get(column)) for row in rows)
             return f"{spoken_column(column)} of {link.value}: {', '.join(values)}."
     return None
 

@@ -20,6 +20,10 @@ _TABLES = re.compile(r"^<tables>\n(.*?)\n</tables>$", re.MULTILINE | re.DOTALL)
 _DESTINATION = re.compile(r"^<destination>(.*)</destination>$", re.MULTILINE)
 _SAID = re.compile(r"^<(request|interjection|answer)>\n(.*?)\n</\1>$", re.MULTILINE | re.DOTALL)
 _LIMIT: Final = "<limit>\n"
+_MANAGERS: Final = {
+    "The store of this request is the address book": "contacts",
+    "The store of this request is the user's task list": "tasks",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """``said``: before the first step. ``tools``: that are offered."""
+    """``said``: before the first step. ``tools``: that are offered. ``manager``: knowledge, contacts or tasks."""
 
     operation: str
     request: str = field(repr=False)
@@ -78,6 +82,7 @@ class Loop:
     tools: frozenset[str] = frozenset()
     destination: str = "personal"
     last: bool = False
+    manager: str = "knowledge"
 
     @property
     def clarify(self) -> bool:
@@ -104,6 +109,7 @@ def read_loop(request: ChatRequest) -> Loop:
         said=tuple((tag, text) for tag, text in said if tag != "request"),
         tools=frozenset(tool.name for tool in request.tools),
         destination=str(_json(destination[1])) if destination else "personal",
+        manager=next((name for mark, name in _MANAGERS.items() if mark in request.system_text), "knowledge"),
         last=request.tool_choice == "none" or not request.tools or _LIMIT in request.messages[-1].text,
     )
 

@@ -1,6 +1,6 @@
 """How the simulated model restructures a table that repeats itself: what repeats goes into a table with a surrogate key.
 
-Split the dealers out of DealerVisits into a table of their own, delete duplicate rows and the columns that have moved
+Split the dealers out of DealerVisits into a table of their own
 Normalise DealerVisits
 """
 

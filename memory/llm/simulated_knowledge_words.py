@@ -23,6 +23,7 @@ SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "cited": ("citations",), "citation": ("citations",), "staff": ("employees",), "workers": ("employees",),
     "people": ("employees", "population"), "inhabitants": ("population",), "published": ("year",), "appeared": ("year",),
     "launched": ("launched",), "old": ("founded",), "type": ("kind", "segment"), "origin": ("country",), "capacity": ("battery",),
+    "email": ("email",), "mail": ("email",), "phone": ("phone",), "telephone": ("phone",), "job": ("job",), "profession": ("job",),
 }  # fmt: skip
 NOUNS: Final[Mapping[str, str]] = {
     "wrote": "author", "written": "author", "write": "author", "writes": "author", "makes": "company", "make": "company",

@@ -124,16 +124,3 @@ async def test_the_refactor_loses_no_value(house: House, scenario: Scenario) -> 
         assert not row.keys() & set(then["moved"]), answer
         moved = new[row[then["key"]]]
         assert [moved["name"], *(moved[one] for one in others)] == [before[one] for one in (label, *others)]
-
-
-async def test_what_was_not_asked_for_is_not_deleted(house: House, scenario: Scenario) -> None:
-    """The same without the word: only what has been copied may go, rows that repeat others are left and named."""
-    old, then = scenario.refactor["table"], scenario.refactor["then"]
-    answer = await house.play(scenario.refactor["text"].split(", delete")[0], Operation.REFACTOR)
-    assert "was not asked for" in answer
-    new = {row[then["key"]]: row for row in await house.rows(then["new_table"])}
-    assert len(new) == len(old["rows"])
-    label, *others = then["moved"]
-    for row, before in zip(await house.rows(old["name"]), old["rows"], strict=True):
-        moved = new[row[then["key"]]]
-        assert [moved["name"], *(moved[one] for one in others)] == [before[one] for one in (label, *others)]

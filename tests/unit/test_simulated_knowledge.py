@@ -240,6 +240,85 @@ def test_at_a_limit_it_says_how_far_it_came(cars: Twin) -> None:
     assert "filter" in answer
 
 
+# ------------------------------------------------------------------------------------------------------ contacts and tasks
+
+
+class People(Twin):
+    """With the tools over contacts and tasks."""
+
+    def __init__(self) -> None:
+        names = ("first_name", "surname", "email_address", "phone_number", "job_title")
+        contacts = {"name": "Contacts", "description": "", "unique_key_name": "contact_id", "columns": dict.fromkeys(names, "str")}
+        super().__init__([{**contacts, "rows": [{"first_name": "Assistant"}, {"first_name": "Ann"}]}])
+        self.tasks: list[dict[str, Any]] = []
+
+    def create_contact(self, **fields: Any) -> Any:
+        return self.add_rows(table="Contacts", rows=[fields])
+
+    def update_contact(self, *, contact_id: int, **fields: Any) -> Any:
+        return self.update_rows(table="Contacts", updates={str(contact_id): fields})
+
+    def list_tasks(self, *, statuses: Any = None, limit: int) -> Any:
+        return {"Tasks": [one for one in self.tasks if statuses is None or one["status"] in statuses][:limit]}
+
+    def search_tasks(self, *, text: str, k: int) -> Any:
+        found = [one for one in self.tasks if set(text.lower().split()) & set(one["name"].lower().split())]
+        return {"Tasks": found[:k]}
+
+    def create_task(self, **fields: Any) -> Any:
+        self.tasks.append({"task_id": f"t{len(self.tasks)}", "status": "open", "deadline": None, **fields})
+        return {"outcome": "task created"}
+
+    def update_task(self, *, task_id: str, **fields: Any) -> Any:
+        next(one for one in self.tasks if one["task_id"] == task_id).update(fields)
+        return {"outcome": "task changed"}
+
+    @property
+    def names(self) -> list[str]:
+        mine = [name for name in vars(People) if not name.startswith("_") and name not in ("names",)]
+        return [*mine, "filter", "reduce", "search", "tables_overview"]
+
+
+def test_contacts_in_plain_sentences() -> None:
+    people = People()
+    play(people, "Add the contact Anna Keller, plumber, anna@example.org, +49 30 5550101", Operation.CONTACTS_UPDATE)
+    anna = {"first_name": "Anna", "surname": "Keller", "email_address": "anna@example.org", "phone_number": "+49 30 5550101"}
+    (row,) = people.rows("Contacts", "contact_id == 2")
+    assert anna.items() <= row.items()
+    assert row["job_title"] == "plumber"
+    play(people, "Set the phone number of Anna Keller to +49 30 5550102", Operation.CONTACTS_UPDATE)
+    assert people.rows("Contacts", "contact_id == 2")[0]["phone_number"] == "+49 30 5550102"
+    assert "known already" in play(people, "Add the contact Anna Keller, plumber", Operation.CONTACTS_UPDATE)
+    assert len(people.rows("Contacts")) == 3
+    assert says(play(people, "What is the email address of Anna Keller?", Operation.CONTACTS_ASK), ["anna@example.org"])
+    assert says(play(people, "Who is a plumber?", Operation.CONTACTS_ASK), ["Anna"])
+    assert "no contact Zoe" in play(people, "Set the email of Zoe to z@example.org", Operation.CONTACTS_UPDATE)
+
+
+def test_two_contacts_of_a_name_are_asked_about() -> None:
+    people = People()
+    for email in ("a@example.org", "b@example.org"):
+        people.create_contact(first_name="Anna", surname="Keller", email_address=email)
+    text = "Set the job title of Anna Keller to baker"
+    assert "not clear" in play(people, text, Operation.CONTACTS_UPDATE)
+    play(people, text, Operation.CONTACTS_UPDATE, answers=["the one with 3"])
+    assert [row["job_title"] for row in people.rows("Contacts", "first_name == 'Anna'")] == [None, "baker"]
+
+
+def test_tasks_in_plain_sentences() -> None:
+    people = People()
+    play(people, "Remind me to call the plumber by 2026-06-20", Operation.TASKS_UPDATE)
+    assert people.tasks[0]["name"] == "call the plumber"
+    assert people.tasks[0]["deadline"] == "2026-06-20T00:00:00+00:00"
+    play(people, "Add a task: water the plants. Set the priority of water the plants to high", Operation.TASKS_UPDATE)
+    assert people.tasks[1]["priority"] == "high"
+    assert says(play(people, "How many tasks are open?", Operation.TASKS_ASK), ["2"])
+    play(people, 'Mark "call the plumber" as done', Operation.TASKS_UPDATE)
+    assert says(play(people, "Which tasks are open?", Operation.TASKS_ASK), ["water the plants"])
+    assert people.tasks[0]["status"] == "done"
+    assert "no task" in play(people, "Cancel the wedding", Operation.TASKS_UPDATE)
+
+
 # ------------------------------------------------------------------------------------------- beside the loop, and in a form
 
 
