@@ -23,6 +23,7 @@ from memory.knowledge.search import KnowledgeSearch
 from memory.llm.factory import build_models
 from memory.metering import Meter
 from memory.model.errors import FolderInUse
+from memory.model.knowledge_loop import Operation
 from memory.model.names import MODEL_TASK_QUEUE, TASK_QUEUE
 from memory.model.redaction import warm_up as warm_up_redaction
 from memory.model.scope import Scope
@@ -31,6 +32,7 @@ from memory.settings import Settings, limits_of
 from memory.stores.notices import build_notifier
 from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
+from starter.loops import start_loop
 from starter.metrics import metrics_runtime
 from starter.search import open_search, stores_of
 from starter.signals import TurnSignaller
@@ -51,14 +53,17 @@ class _SignallerWaker:
     """The sweeper's way to start runs."""
 
     signaller: TurnSignaller
-
     windows: WindowWaker
+    client: Client
 
     async def wake(self, scope: Scope, turn_ids: tuple[str, ...]) -> None:
         await self.signaller.signal(scope, turn_ids)
 
     async def wake_windows(self, scope: Scope, waiting: int) -> None:
         await self.windows.wake(scope, waiting)
+
+    async def start_loop(self, scope: Scope, loop_id: str) -> bool:
+        return await start_loop(self.client, scope, loop_id, Operation.UPDATE, again=False)
 
 
 def pipeline_rules(settings: Settings) -> PipelineRules:
@@ -128,7 +133,7 @@ async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerat
             profiles=Profiles(store, bucket_prefix=settings.bucket_prefix),
             models=models,
             notifier=notifier,
-            waker=_SignallerWaker(TurnSignaller(client), WindowWaker(connected)),
+            waker=_SignallerWaker(TurnSignaller(client), WindowWaker(connected), client),
             rules=pipeline_rules(settings),
             loss_guard_max_lost_fraction=settings.loss_guard_max_lost_fraction,
             loss_guard_min_bullets=settings.loss_guard_min_bullets,

@@ -18,6 +18,7 @@ from activities.turns import PipelineRules, TurnActivities
 from activities.window_plan import WindowRules
 from activities.windows import WindowActivities
 from memory.categories.spec import Stores
+from memory.categories.table_loops import TableLoops
 from memory.knowledge.search import KnowledgeSearch
 from memory.metering import Meter
 from memory.ports import Directory, EventLog, ModelProvider, Notifier, UsageLedger, WindowLedger
@@ -64,7 +65,15 @@ def build_activities(parts: Collaborators) -> Activities:
     notices = NoticeActivities(parts.notifier, review_url=parts.review_url)
     turns = TurnActivities(parts.log, parts.directory, notices, parts.rules)
     profile = ProfileActivities(parts.profiles, parts.directory)
-    windows = WindowActivities(parts.ledger, parts.directory, parts.stores, parts.index, parts.meter, parts.window_rules)
+    windows = WindowActivities(
+        parts.ledger,
+        parts.directory,
+        parts.stores,
+        parts.index,
+        parts.meter,
+        parts.window_rules,
+        TableLoops(parts.knowledge, parts.loops),
+    )
     extraction = ExtractionActivities(parts.models, parts.ledger, parts.directory, parts.stores, parts.meter)
     sweep = SweepActivities(
         parts.log,
@@ -72,6 +81,7 @@ def build_activities(parts: Collaborators) -> Activities:
         parts.profiles,
         parts.waker,
         ledger=parts.ledger,
+        loops=parts.loops,
         index=parts.index,
         meter=parts.meter,
         rules=parts.window_rules,

@@ -20,6 +20,7 @@ from activities.common import since
 from activities.errors import translated
 from activities.heartbeat import heartbeats
 from activities.knowledge_desk import Desk
+from memory.categories.table_loops import next_loop
 from memory.knowledge.answers import NotInForm, ending_text, fitting_text, in_form, json_bytes
 from memory.knowledge.guard import DESTRUCTIVE
 from memory.knowledge.moved import moved_by
@@ -40,6 +41,7 @@ from memory.model.knowledge_steps import (
     ToolReply,
 )
 from memory.model.names import BEGIN_LOOP, FINISH_LOOP, SETTLE_CALL, USE_TOOL
+from memory.model.scope import Scope
 from memory.model.tools import ToolCall
 from memory.model.transcript import shorten_middle
 from memory.ports import Usage
@@ -221,7 +223,12 @@ class KnowledgeActivities:
             steps=loop.steps,
             input_tokens=loop.input_tokens,
             output_tokens=loop.output_tokens,
+            following=await self._following(ref.user.scope) if loop.is_of_window else None,
         )
+
+    async def _following(self, scope: Scope) -> str | None:
+        """Whose turn is next among the loops of a user's windows. None while the user's tokens are spent: the sweeper goes on."""
+        return None if await self._meter.is_spent(scope) else await next_loop(self._desk.loops, scope)
 
 
 async def _ended(loop: Loop, entries: Sequence[Entry], end: FinishInput) -> tuple[str, Any, LoopState, str | None]:

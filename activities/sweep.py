@@ -12,12 +12,14 @@ from temporalio import activity
 from activities.errors import translated
 from activities.heartbeat import heartbeats
 from activities.window_plan import WindowRules
+from memory.categories.table_loops import WAITS_FOR
 from memory.metering import Meter
 from memory.model.errors import AfterturnError, MemoryUnavailable, StoreUnavailable
 from memory.model.names import SWEEP
 from memory.model.scope import Scope
 from memory.model.steps import SweepInput, SweepReport
 from memory.ports import Directory, EventLog, WindowLedger
+from memory.ports.knowledge import LoopStore
 from memory.profiles import Profiles
 from memory.retrieval import SearchIndex
 
@@ -40,6 +42,10 @@ class Waker(Protocol):
         """The run that works through windows. Raises MemoryUnavailable."""
         ...
 
+    async def start_loop(self, scope: Scope, loop_id: str) -> bool:
+        """The knowledge loop that a window opened. False: it ran, and does not run any more. Raises MemoryUnavailable."""
+        ...
+
 
 class SweepActivities:
     def __init__(
@@ -50,6 +56,7 @@ class SweepActivities:
         waker: Waker,
         *,
         ledger: WindowLedger,
+        loops: LoopStore,
         index: SearchIndex,
         meter: Meter,
         rules: WindowRules,
@@ -59,6 +66,7 @@ class SweepActivities:
         self._profiles = profiles
         self._waker = waker
         self._ledger = ledger
+        self._loops = loops
         self._index = index
         self._meter = meter
         self._rules = rules
@@ -72,7 +80,7 @@ class SweepActivities:
         """
         async with heartbeats():
             report = await self._turns(sweep, SweepReport())
-            for part in (self._windows, self._staging, self._retention, self._unindexed):
+            for part in (self._windows, self._window_loops, self._staging, self._retention, self._unindexed):
                 try:
                     report = await part(sweep, report)
                 except AfterturnError as error:
@@ -134,6 +142,33 @@ class SweepActivities:
                 "more": report.more or started >= sweep.limit,
             }
         )
+
+    async def _window_loops(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
+        """What windows handed over and nobody began, one loop of each user: where a run ended before it had started it, or the
+        user's tokens were spent. One that was terminated stays so, and does not keep the next one back."""
+        now = datetime.now(UTC)
+        waiting = await self._loops.of_windows(
+            None, after=now - WAITS_FOR, before=now - timedelta(seconds=sweep.loop_grace_s), limit=CAPPED_TOO * sweep.limit
+        )
+        served: set[Scope] = set()
+        started = failed = 0
+        for one in waiting:
+            if started >= sweep.limit:
+                break
+            if one.scope in served:
+                continue
+            try:
+                if await self._meter.is_spent(one.scope):
+                    served.add(one.scope)
+                elif await self._waker.start_loop(one.scope, one.loop_id):
+                    served.add(one.scope)
+                    started += 1
+            except MemoryUnavailable as error:
+                failed += 1
+                served.add(one.scope)
+                _log.warning("sweep_start_failed", tenant=one.scope.tenant, user=one.scope.user, error=error.message)
+        more = report.more or started >= sweep.limit
+        return report.model_copy(update={"window_loops_started": started, "failed": report.failed + failed, "more": more})
 
     async def _staging(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
         older_than = datetime.now(UTC) - timedelta(seconds=sweep.staging_ttl_s)

@@ -15,7 +15,8 @@ from activities.errors import translated
 from activities.heartbeat import heartbeats
 from activities.window_plan import NO_CATEGORY, Switches, WindowRules
 from memory.categories import spec_of
-from memory.categories.spec import ApplyContext, Stores
+from memory.categories.spec import AddedFact, ApplyContext, Stores
+from memory.categories.table_loops import TableLoops
 from memory.metering import Meter
 from memory.model.category import Category
 from memory.model.errors import InvalidInput
@@ -53,7 +54,14 @@ class WindowActivities:
     """Quick steps are local activities; indexing and reconciling are regular ones with heartbeats."""
 
     def __init__(
-        self, ledger: WindowLedger, directory: Directory, stores: Stores, index: SearchIndex, meter: Meter, rules: WindowRules
+        self,
+        ledger: WindowLedger,
+        directory: Directory,
+        stores: Stores,
+        index: SearchIndex,
+        meter: Meter,
+        rules: WindowRules,
+        table_loops: TableLoops,
     ) -> None:
         self._ledger = ledger
         self._directory = directory
@@ -61,6 +69,7 @@ class WindowActivities:
         self._index = index
         self._meter = meter
         self._rules = rules
+        self._table_loops = table_loops
         self._switches = Switches(directory, rules)
 
     # ---------------------------------------------------------------------------------------------------------------- plan
@@ -159,7 +168,18 @@ class WindowActivities:
         for one in found.dropped:
             dropped[one.reason] = dropped.get(one.reason, 0) + 1
         outcome = applied.outcome.model_copy(update={"proposed": found.proposed, "dropped": dropped})
-        return ApplyReply(outcome=outcome, elapsed_ms=since(began))
+        loops = await self._handed_over(context, applied.added) if applied.added else ()
+        return ApplyReply(outcome=outcome, elapsed_ms=since(began), loops=loops)
+
+    async def _handed_over(self, context: ApplyContext, added: Sequence[AddedFact]) -> tuple[str, ...]:
+        """Record the loops for what belongs in tables; gives the one whose turn it is.
+
+        None where the user's tokens of today are spent: the sweeper starts it when they are not.
+        """
+        await self._table_loops.open(context, added)
+        scope = context.window.scope
+        due = await self._table_loops.next(scope)
+        return () if due is None or await self._meter.is_spent(scope) else (due,)
 
     async def _set_aside(self, scope: Scope, window_id: str, attempt: int) -> tuple[Window, Extraction]:
         window, extraction = await asyncio.gather(

@@ -128,23 +128,7 @@ class Loops:
         if loop.state is not LoopState.RUNNING:
             return
         try:
-            client = await self._temporal()
-            begin = client.start_workflow(
-                KNOWLEDGE_LOOP_WORKFLOW,
-                LoopInput(user=UserRef.of(scope), loop_id=loop.loop_id, operation=loop.operation),
-                id=scope.knowledge_workflow_id(loop.loop_id),
-                task_queue=TASK_QUEUE,
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                # A run that was terminated begins again, and finds in the store what it had done.
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
-                search_attributes=user_search_attributes(scope),
-                static_summary=loop.operation.value,
-                priority=Priority(fairness_key=scope.tenant[:64]),
-                rpc_timeout=timedelta(seconds=START_S),
-            )
-            await ask(begin, "starting a loop", within_s=START_S, address=address_of(client))
-        except WorkflowAlreadyStartedError:
-            return
+            await start_loop(await self._temporal(), scope, loop.loop_id, loop.operation, again=True)
         except MemoryUnavailable as error:
             await self._note_unstarted(scope, loop.loop_id)
             raise MemoryUnavailable(
@@ -234,6 +218,35 @@ class Loops:
         except _NotThere:
             raise MemoryUnavailable(f"the loop {loop_id} was not started; `attach` starts it") from None
         return True
+
+
+async def start_loop(client: Client, scope: Scope, loop_id: str, operation: Operation, *, again: bool) -> bool:
+    """Start a loop that was recorded. True: it runs; False: it has ended.
+
+    Args:
+        client: connected or lazy.
+        scope, loop_id, operation: of the loop.
+        again: a run that was terminated begins again, and finds in the store what it had done; else it stays so.
+
+    Raises MemoryUnavailable.
+    """
+    begin = client.start_workflow(
+        KNOWLEDGE_LOOP_WORKFLOW,
+        LoopInput(user=UserRef.of(scope), loop_id=loop_id, operation=operation),
+        id=scope.knowledge_workflow_id(loop_id),
+        task_queue=TASK_QUEUE,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY if again else WorkflowIDReusePolicy.REJECT_DUPLICATE,
+        search_attributes=user_search_attributes(scope),
+        static_summary=operation.value,
+        priority=Priority(fairness_key=scope.tenant[:64]),
+        rpc_timeout=timedelta(seconds=START_S),
+    )
+    try:
+        await ask(begin, "starting a loop", within_s=START_S, address=address_of(client))
+    except WorkflowAlreadyStartedError:
+        return False
+    return True
 
 
 class _NotThere(Exception):

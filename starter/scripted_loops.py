@@ -84,6 +84,8 @@ class ScriptedLoops(Script):
     settled: list[SettleInput] = field(default_factory=list[SettleInput])
     ended: dict[str, FinishInput] = field(default_factory=dict[str, FinishInput])
     cancelled: list[str] = field(default_factory=list[str])
+    following: str | None = None
+    """The loop that the end of another one names."""
 
     def store(self) -> list[Callable[..., Any]]:
         return [self.begin_loop, self.use_tool, self.settle_call, self.finish_loop]
@@ -130,7 +132,8 @@ class ScriptedLoops(Script):
     async def finish_loop(self, end: FinishInput) -> LoopResult:
         await self.enter("finish")
         self.ended[end.ref.loop_id] = end
-        return LoopResult(**end.model_dump(exclude={"ref"}))
+        following = None if end.ref.loop_id == self.following else self.following
+        return LoopResult(**end.model_dump(exclude={"ref"}), following=following)
 
     @activity.defn(name=names.ANSWER_QUESTION)
     async def answer_question(self, job: QuestionInput) -> QuestionReply:
@@ -285,6 +288,14 @@ async def _cancelled(stage: LoopStage) -> None:
     never.set()
 
 
+def _and_the_next(act: Callable[[LoopStage], Awaitable[None]]) -> Callable[[LoopStage], Awaitable[None]]:
+    async def both(stage: LoopStage) -> None:
+        await act(stage)
+        await stage.client.get_workflow_handle(stage.scope.knowledge_workflow_id(stage.world.following or "")).result()
+
+    return both
+
+
 async def _outage(stage: LoopStage) -> None:
     for step in ("begin", "think", "filter", "settle:failed:Unexpected", "finish"):
         stage.world.then(step, fails("StoreUnavailable"))
@@ -344,6 +355,8 @@ def _world(*replies: ThinkReply, nested: Sequence[ThinkReply] = (), **plan: Any)
 _READ_WRITE = (calls("filter", "reduce"), calls("add_rows", "update_rows"))
 
 LOOP_SHAPES: dict[str, LoopShape] = {
+    "another-follows": (lambda: ScriptedLoops(following="next"), _and_the_next(_run)),
+    "cancelled-another-follows": (lambda: ScriptedLoops(following="next"), _and_the_next(_cancelled)),
     "answer-at-once": (_world(), _run),
     "reads-and-writes": (_world(*_READ_WRITE), _run),
     "mixed-calls": (_world(calls("filter", "add_rows", "reduce", "filter", "no_such_tool")), _run),

@@ -50,6 +50,8 @@ class ScriptedWindows(Script):
     """Nothing is found in any window."""
     unreadable: tuple[Category, ...] = ()
     """The model's reply for these cannot be used."""
+    loops: tuple[str, ...] = ()
+    """Knowledge loops that applying knowledge names."""
     events: int = 0
     watermark: int = 0
     outcomes: dict[str, CommitInput] = field(default_factory=dict[str, CommitInput])
@@ -91,7 +93,8 @@ class ScriptedWindows(Script):
     @activity.defn(name=names.APPLY_CATEGORY)
     async def apply_category(self, job: ApplyInput) -> ApplyReply:
         await self.enter(f"apply:{job.category.value}")
-        return ApplyReply(outcome=CategoryOutcome(category=job.category, proposed=2, applied=1, confirmed=1), elapsed_ms=2)
+        outcome = CategoryOutcome(category=job.category, proposed=2, applied=1, confirmed=1)
+        return ApplyReply(outcome=outcome, elapsed_ms=2, loops=self.loops if job.category is Category.KNOWLEDGE else ())
 
     @activity.defn(name=names.COMMIT_WINDOW)
     async def commit_window(self, done: CommitInput) -> WindowPlan:
@@ -138,6 +141,17 @@ class WindowStage:
 
 async def _one(stage: WindowStage) -> None:
     await (await stage.wake()).result()
+
+
+async def _with_loop(stage: WindowStage, windows: int = 1) -> None:
+    await (await stage.wake(windows)).result()
+    for loop_id in stage.world.loops:
+        # Nobody here works on it, and a later recording must not.
+        await stage.client.get_workflow_handle(stage.scope.knowledge_workflow_id(loop_id)).terminate()
+
+
+async def _loop_runs_already(stage: WindowStage) -> None:
+    await _with_loop(stage, 2)
 
 
 async def _three(stage: WindowStage) -> None:
@@ -217,6 +231,8 @@ WINDOW_SHAPES: dict[str, WindowShape] = {
     "done-after-rate-limit": (ScriptedWindows, _rate_limited),
     "done-through-store-outage": (ScriptedWindows, _outage),
     "done-index-failed": (ScriptedWindows, _index_failed),
+    "done-and-a-loop": (lambda: ScriptedWindows(loops=("w1-1",)), _with_loop),
+    "a-loop-that-runs-already": (lambda: ScriptedWindows(loops=("w1-1",)), _loop_runs_already),
     "several-windows": (ScriptedWindows, _three),
     "events-arrive-meanwhile": (ScriptedWindows, _meanwhile),
     "events-arrive-while-indexing": (ScriptedWindows, _wakes_while_indexing),

@@ -47,6 +47,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows import policies
     from workflows.patience import AWAY_OR_HANGING, STEP_FAILED, Patience, error_type, uninterrupted
     from workflows.window_details import WindowInHand, details_markdown
+    from workflows.window_loops import start_window_loop
 
 _OUTCOME = SearchAttributeKey.for_keyword(SEARCH_OUTCOME)
 _STAGE = SearchAttributeKey.for_keyword(SEARCH_STAGE)
@@ -202,6 +203,10 @@ class ConsolidateEventsWorkflow:
             before = window.outcomes.get(argument.category, CategoryOutcome(category=argument.category))
             return before.model_copy(update={"state": "failed", "reason": f"apply_failed:{error_type(error)}"})
         window.took(f"apply {argument.category.value}", reply.elapsed_ms)
+        for loop_id in reply.loops:
+            # Recorded before: where this run ends here, the sweeper starts it.
+            await start_window_loop(self._user, loop_id)
+            window.loops.append(loop_id)
         return reply.outcome
 
     # --------------------------------------------------------------------------------------------------------------- steps

@@ -47,6 +47,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.knowledge_calls import ToolCalls
     from workflows.knowledge_hand import OUTCOME, STAGE, LoopInHand
     from workflows.patience import STEP_FAILED, error_type, uninterrupted
+    from workflows.window_loops import start_window_loop
 
 _TIME_NEAR = 0.9
 """Of the wall time: then the model is told to answer."""
@@ -87,6 +88,8 @@ class KnowledgeLoopWorkflow:
             workflow.continue_as_new(start.model_copy(update={"plan": hand.plan, "resumed": hand.progress}))
         hand.over = True
         result = await uninterrupted(self._finish(ending))
+        if result.following is not None:
+            await uninterrupted(start_window_loop(hand.ref.user, result.following))
         await workflow.wait_condition(workflow.all_handlers_finished)
         if cancelled is not None:
             raise cancelled

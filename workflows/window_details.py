@@ -26,6 +26,8 @@ class WindowInHand:
     outcomes: dict[Category, CategoryOutcome] = field(default_factory=dict[Category, CategoryOutcome])
     usage: dict[str, StageUsage] = field(default_factory=dict[str, StageUsage])
     durations_ms: dict[str, int] = field(default_factory=dict[str, int])
+    loops: list[str] = field(default_factory=list[str])
+    """Knowledge loops that were started."""
 
     @property
     def name(self) -> str:
@@ -57,6 +59,8 @@ def details_markdown(window: WindowInHand, history: list[str], totals: WindowTot
     parts = [f"**{window.line() or 'no window yet'}** — {window.stage}"]
     if window.flags:
         parts.append("flags: " + ", ".join(dict.fromkeys(window.flags)))
+    if window.loops:
+        parts.append("into tables: " + ", ".join(f"loop {loop_id}" for loop_id in window.loops))
     if window.outcomes:
         rows = [
             f"| {one.category.value} | {one.state} | {one.proposed} | {one.applied} | {one.confirmed} | {_dropped(one)} |"

@@ -81,16 +81,21 @@ class TableLoops:
         return len(batches)
 
     async def next(self, scope: Scope) -> str | None:
-        """The loop of the user's windows whose turn it is: the oldest one that has not ended. None: there is none."""
-        now = datetime.now(UTC)
-        waiting = await self._loops.of_windows(scope, after=now - WAITS_FOR, before=now + SOON, limit=1)
-        return waiting[0].loop_id if waiting else None
+        """See :func:`next_loop`."""
+        return await next_loop(self._loops, scope)
 
     async def _handed(self, scope: Scope, origin: str) -> frozenset[str]:
         """Facts that loops of this window have been given."""
         loops = await self._loops.loops(scope, parent=origin, limit=MAX_LOOPS_OF_A_WINDOW)
         ids = (fact_of(message.get("content", "")) for loop in loops for message in loop.context)
         return frozenset(fact_id for fact_id in ids if fact_id is not None)
+
+
+async def next_loop(loops: LoopStore, scope: Scope) -> str | None:
+    """The loop of the user's windows whose turn it is: the oldest one that has not ended. None: there is none."""
+    now = datetime.now(UTC)
+    waiting = await loops.of_windows(scope, after=now - WAITS_FOR, before=now + SOON, limit=1)
+    return waiting[0].loop_id if waiting else None
 
 
 @dataclass

@@ -162,7 +162,7 @@ class FinishInput(Payload):
 
 
 class LoopResult(Payload):
-    """Result of the workflow; the answer is in the store."""
+    """Result of the workflow; the answer is in the store. ``following``: the next loop of the user's windows, to be started."""
 
     state: LoopState
     reason: str | None = None
@@ -170,6 +170,7 @@ class LoopResult(Payload):
     runs: int = 1
     input_tokens: int = 0
     output_tokens: int = 0
+    following: str | None = None
 
 
 class Steer(Payload):

@@ -249,6 +249,8 @@ class SweepInput(Payload):
     grace_s: float = 30.0
     staging_ttl_s: float = 86_400.0
     limit: int = 500
+    loop_grace_s: float = 300.0
+    """A loop that a window opened so long ago and that does not run is started."""
 
 
 class SweepReport(Payload):
@@ -266,6 +268,8 @@ class SweepReport(Payload):
     """Users whose model tokens of today are spent."""
     events_expired: int = 0
     users_indexed: int = 0
+    window_loops_started: int = 0
+    """Loops that windows opened: those that did not run run now; those that ran count too."""
     failed_parts: tuple[str, ...] = ()
 
 

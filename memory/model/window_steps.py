@@ -92,6 +92,8 @@ class ApplyInput(Payload):
 class ApplyReply(Payload):
     outcome: CategoryOutcome
     elapsed_ms: int = 0
+    loops: tuple[str, ...] = ()
+    """Knowledge loops that are to be started: what the window learned is entered into tables by them."""
 
 
 class CommitInput(Payload):

@@ -41,6 +41,9 @@ class Nobody:
 
     async def wake_windows(self, scope: Scope, waiting: int) -> None: ...
 
+    async def start_loop(self, scope: Scope, loop_id: str) -> bool:
+        return False
+
     async def sweep_staging(self, *_: Any, **__: Any) -> int:
         return 0
 
@@ -69,6 +72,7 @@ async def test_while_the_vectors_are_away_nothing_goes_and_afterwards_all_of_it(
         profiles,
         nobody,
         ledger=tables.windows,
+        loops=tables.loops,
         index=index,
         meter=Meter(tables.usage, cap=0),
         rules=replace(RULES, retention_days={"acme": 30}),

@@ -48,7 +48,7 @@ async def tables() -> AsyncIterator[Tables]:
 
 def steps(tables: Tables, rules: WindowRules = RULES, cap: int = 0) -> WindowActivities:
     unused: Any = None
-    return WindowActivities(tables.windows, tables.directory, unused, unused, Meter(tables.usage, cap=cap), rules)
+    return WindowActivities(tables.windows, tables.directory, unused, unused, Meter(tables.usage, cap=cap), rules, unused)
 
 
 async def record(tables: Tables, count: int, *, space: str = "default", first: int = 0) -> None:

@@ -306,6 +306,7 @@ async def test_turns_recorded_while_nobody_could_be_told_are_started_by_the_swee
             s.parts.profiles,
             s.parts.waker,
             ledger=s.parts.ledger,
+            loops=s.parts.loops,
             index=s.parts.index,
             meter=s.parts.meter,
             rules=s.parts.window_rules,

@@ -104,7 +104,7 @@ class TestReconcile:
         for _ in range(2):
             unused: Any = None
             meter, index = Meter(world.tables.usage, cap=0), world.another(world.embedder)
-            steps = WindowActivities(world.tables.windows, unused, unused, index, meter, RULES)
+            steps = WindowActivities(world.tables.windows, unused, unused, index, meter, RULES, unused)
             reply = await ActivityEnvironment().run(steps.reconcile, ReconcileInput(limit=1, places=places))
             looked_at.append((reply.checked["facts"], reply.checked["events"]))
             places = ReconcileReply.model_validate_json(reply.model_dump_json()).places

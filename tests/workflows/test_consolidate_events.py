@@ -183,3 +183,26 @@ async def test_the_status_query_names_windows_and_counts(running: Running) -> No
         await handle.result()
         status = await handle.query(ConsolidateEventsWorkflow.status)
     assert (status.stage, status.last_state, status.totals.applied) == ("done", WindowState.DONE, 2)
+
+
+async def test_a_loop_that_a_window_names_runs_beside_it_and_outlives_it(running: Running, temporal_client: Client) -> None:
+    """Nobody here works on loops: the run ends all the same, and the loop waits for somebody who does."""
+    async with running(ScriptedWindows(loops=("w1-1",))) as run:
+        totals = await (await run.wake(2)).result()
+        loop = temporal_client.get_workflow_handle(run.scope.knowledge_workflow_id("w1-1"))
+        described = await loop.describe()
+        await loop.terminate()
+    assert (totals.windows, totals.failed) == (2, 0)
+    assert described.status is WorkflowExecutionStatus.RUNNING
+    assert (described.workflow_type, described.parent_id) == ("KnowledgeLoopWorkflow", run.workflow_id)
+
+
+async def test_a_loop_that_has_ended_is_not_run_again(running: Running, temporal_client: Client) -> None:
+    async with running(ScriptedWindows(loops=("w1-1",))) as run:
+        await (await run.wake()).result()
+        loop = temporal_client.get_workflow_handle(run.scope.knowledge_workflow_id("w1-1"))
+        await loop.terminate()
+        await (await run.wake()).result()
+        described = await loop.describe()
+    assert described.status is WorkflowExecutionStatus.TERMINATED
+    assert list(run.world.outcomes) == ["w1", "w51"]

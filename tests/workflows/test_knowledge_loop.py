@@ -85,6 +85,8 @@ EXPECTED: dict[str, tuple[LoopState, str | None, int]] = {
     "continue-as-new": (LoopState.DONE, None, 6),
     "continue-as-new-paused": (LoopState.DONE, None, 3),
     "mixed-calls": (LoopState.DONE, None, 2),
+    "another-follows": (LoopState.DONE, None, 1),
+    "cancelled-another-follows": (LoopState.STOPPED, "cancelled", 0),
 }
 
 
@@ -271,3 +273,10 @@ async def test_replies_are_unusable_only_in_a_row(running: Running) -> None:
     async with running(world) as run:
         result = await (await run.begin()).result()
     assert (result.state, result.steps) == (LoopState.DONE, 6)
+
+
+@pytest.mark.parametrize("shape", ["another-follows", "cancelled-another-follows"])
+async def test_the_loop_that_follows_is_started_and_ends_for_itself(running: Running, shape: str) -> None:
+    world, _ = await shaped(running, shape)
+    assert list(world.ended)[-1] == "next"
+    assert world.ended["next"].state is LoopState.DONE
