@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from bench.measures import answering, demo, locomo, search, tokens, turns, windows
+from bench.measures import answering, demo, knowledge_loop, locomo, search, tokens, turns, windows
 from bench.results import BenchError, Row, results_table, write_results
 from memory.model.errors import AfterturnError
 
@@ -44,6 +44,7 @@ MEASURES: Final[dict[str, Measure]] = {
     "recording": Measure(windows.recording, "recording events beside bare inserts of the same rows"),
     "windows": Measure(windows.consolidating, "100 windows beside bare workflows with as many empty activities"),
     "extraction": Measure(windows.extraction, "model calls and tokens per 1,000 events"),
+    "knowledge_loop": Measure(knowledge_loop.measure, "a knowledge loop of 10 steps beside a bare workflow of 20 empty activities"),
     "locomo": Measure(locomo.measure, "search_events on real conversations", within_s=900.0),
     "search_facts": Measure(search.measure, "search_facts among many facts", within_s=900.0),
     "demo": Measure(demo.demo, "make demo from a fresh clone", within_s=480.0),

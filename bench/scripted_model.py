@@ -11,12 +11,13 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from bench.results import BenchError
 from memory.llm.tokens import counter_for
 from memory.model.edits import LETTERS
 from memory.model.profile import EMPTY_MARK, SECTIONS
+from memory.model.tools import ToolCall
 from memory.ports import ChatModel, ChatReply, ChatRequest, ModelProvider, StopReason, TokenCounter, Usage
 
 MODEL_NAME: Final = "simulated:scripted"
@@ -25,6 +26,16 @@ UPDATE_MARK: Final = "[teach]"
 BULLET_WORDS: Final = 15
 CACHE_MINIMUM: Final = 1024
 """Providers cache no prefix shorter than this many tokens."""
+
+_ADD: Final[tuple[str, dict[str, Any]]] = (
+    "add_rows",
+    {"table": "Notes", "rows": [{"note": "The review is on Thursday.", "day": 4}]},
+)
+_FILTER: Final[tuple[str, dict[str, Any]]] = ("filter", {"filter": "day > 2", "tables": ["Notes"], "limit": 5})
+LOOP_CALLS: Final[tuple[tuple[tuple[str, dict[str, Any]], ...], ...]] = (
+    (("tables_overview", {}), ("create_table", {"name": "Notes", "columns": {"note": "str", "day": "int"}})),
+    *((_ADD,), (_FILTER,)) * 4,
+)
 
 _PROFILE = re.compile(r"<profile>\n(.*?)\n?</profile>", re.DOTALL)
 _TURN_TIME = re.compile(r"^Turn (\d{4}-\d{2}-\d{2} \d{2}:\d{2} UTC)$", re.MULTILINE)
@@ -137,6 +148,8 @@ class ScriptedModel(ChatModel):
             text = self._consolidate(request)
         elif request.stage == "extract":
             text = _extracted(request)
+        elif request.stage == "knowledge.update":
+            return _looped(request)
         else:
             raise BenchError(f"the pipeline asked for a {request.stage} that the script does not have")
         return ChatReply(text, StopReason.END, self._count(request, text), self.name)
@@ -174,6 +187,15 @@ class ScriptedModel(ChatModel):
         for name, size in sizes.items():
             spent.by_part[name] = spent.by_part.get(name, 0) + size
         return Usage(input_tokens=given, output_tokens=said, cached_input_tokens=by_mark)
+
+
+def _looped(request: ChatRequest) -> ChatReply:
+    """The next of ten steps: ten calls of tools in nine of them, then the answer. Which one is next, the conversation tells."""
+    step = 1 + sum(message.role == "assistant" for message in request.messages)
+    if step > len(LOOP_CALLS):
+        return ChatReply("Done.", StopReason.END, Usage(), MODEL_NAME)
+    calls = tuple(ToolCall(f"c{step}-{place}", name, given) for place, (name, given) in enumerate(LOOP_CALLS[step - 1]))
+    return ChatReply("", StopReason.TOOLS, Usage(), MODEL_NAME, tool_calls=calls)
 
 
 def _extracted(request: ChatRequest) -> str:

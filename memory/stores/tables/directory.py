@@ -17,7 +17,7 @@ from memory.ports import Directory
 from memory.stores.tables.engine import Database
 from memory.stores.tables.rows import ROOTS, SPACES
 from memory.stores.tables.rows_window import TEAM_MEMBERS
-from memory.stores.tables.statements import FACTS, writes
+from memory.stores.tables.statements import FACTS, MEMBERSHIPS, writes
 
 _ROOT = "root_folder"
 _CATEGORIES = "memory_categories"
@@ -128,12 +128,8 @@ class SqlDirectory(Directory):
         return list(await self.memberships(scope))
 
     async def memberships(self, scope: Scope) -> Mapping[str, bool]:
-        wanted = (
-            select(TEAM_MEMBERS.c.team_key, TEAM_MEMBERS.c.team_id_long, TEAM_MEMBERS.c.can_write)
-            .where(TEAM_MEMBERS.c.tenant == scope.tenant, TEAM_MEMBERS.c.user_id == scope.user)
-            .order_by(TEAM_MEMBERS.c.team_key)
-        )
-        rows = await self._database.read(lambda c: c.execute(wanted).all())
+        binds = {"b_tenant": scope.tenant, "b_user": scope.user}
+        rows = await self._database.read(lambda c: c.execute(MEMBERSHIPS, binds).all())
         return {row.team_id_long or decode_segment(row.team_key): row.can_write for row in rows}
 
     async def tenants(self) -> Sequence[str]:

@@ -84,6 +84,12 @@ FACTS = select(SPACES.c.settings, PREFERENCES.c.allow_user_memory, ROOTS.c.folde
 )
 """One row per active root, and one row without a root when there is none."""
 
+MEMBERSHIPS = (
+    select(TEAM_MEMBERS.c.team_key, TEAM_MEMBERS.c.team_id_long, TEAM_MEMBERS.c.can_write)
+    .where(of_user(TEAM_MEMBERS))
+    .order_by(TEAM_MEMBERS.c.team_key)
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Writes:
