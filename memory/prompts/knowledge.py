@@ -46,9 +46,9 @@ _OPERATION_TEXTS: Final[Mapping[Operation, tuple[str, ...]]] = {
     Operation.UPDATE: ("knowledge_update",),
     Operation.REFACTOR: ("knowledge_refactor",),
     Operation.CONTACTS_ASK: ("knowledge_ask", "knowledge_contacts"),
-    Operation.CONTACTS_UPDATE: ("knowledge_update", "knowledge_contacts"),
+    Operation.CONTACTS_UPDATE: ("knowledge_change", "knowledge_contacts"),
     Operation.TASKS_ASK: ("knowledge_ask", "knowledge_tasks"),
-    Operation.TASKS_UPDATE: ("knowledge_update", "knowledge_tasks"),
+    Operation.TASKS_UPDATE: ("knowledge_change", "knowledge_tasks"),
 }
 LAST_STEP: Final = """<limit>
 No further tool can be called. Answer now from what is known: what was found or changed, and what is left undone.

@@ -230,6 +230,7 @@ def test_prompt_files_ship_with_the_package() -> None:
         "extract_tasks",
         "gate",
         "knowledge_ask",
+        "knowledge_change",
         "knowledge_contacts",
         "knowledge_question",
         "knowledge_refactor",
