@@ -125,3 +125,19 @@ async def test_a_model_that_obeys_a_cell_deletes_nothing(stack: StartStack) -> N
             results = [entry.body for entry in await handle.history() if entry.kind is EntryKind.RESULT]
             assert [one["is_error"] for one in results] == [False, True, True, True]
             assert [row["text"] for row in await rows(s, who, "Orders")] == [planted["text"]]
+
+
+async def test_contacts_and_tasks_in_real_loops(stack: StartStack) -> None:
+    async with stack() as s:
+        who, memory = s.user(), s.memory
+        told = await memory.contacts.update(who, "Add the contact Anna Keller, plumber, anna@example.org")
+        assert str(await told.result(60)) == "(simulated) Added the contact Anna Keller."
+        asked = await memory.contacts.ask(who, "What is the email address of Anna Keller?")
+        assert says(str(await asked.result(60)), ["anna@example.org"])
+        told = await memory.tasks.update(who, "Remind me to call the plumber by 2026-06-20")
+        assert (await told.result(60)).ok
+        asked = await memory.tasks.ask(who, "Which tasks are open?")
+        assert says(str(await asked.result(60)), ["call the plumber", "2026-06-20"])
+        told = await memory.tasks.update(who, 'Mark "call the plumber" as done')
+        assert (await told.result(60)).ok
+        assert says(str(await (await memory.tasks.ask(who, "How many tasks are open?")).result(60)), ["0"])
