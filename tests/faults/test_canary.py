@@ -31,7 +31,7 @@ from temporalio.client import WorkflowExecutionStatus
 from memory.llm.simulated_prompt import read_request
 from memory.model.directory import ConsolidationMode, SpaceSettings
 from memory.model.errors import StoreUnavailable
-from memory.model.names import STATUS_QUERY
+from memory.model.names import HISTORY_QUERY, STATUS_QUERY
 from memory.model.scope import Scope
 from memory.model.turn import Outcome
 from memory.settings import load_settings
@@ -156,6 +156,11 @@ def forms(word: str) -> list[bytes]:
     return found
 
 
+ASKED = {
+    STATUS_QUERY: {"PostAnswerWorkflow", "ConsolidateEventsWorkflow", "KnowledgeLoopWorkflow"},
+    HISTORY_QUERY: {"KnowledgeLoopWorkflow"},
+}
+"""Queries of our own, and who answers them."""
 NEEDLES = {**{f"canary {n}": form for n, form in enumerate(forms(TOKEN))}}
 SECRET_NEEDLES = {f"secret {n}": form for n, form in enumerate(forms(SECRET_CORE))}
 
@@ -185,8 +190,8 @@ async def temporal_bytes(world: World) -> AsyncGenerator[tuple[str, bytes]]:
         yield f"description of {name}", described.raw_description.SerializeToString()
         yield f"list entry of {name}", run.raw_info.SerializeToString()
         yield f"summary of {name}", f"{await described.static_summary()} {await described.static_details()}".encode()
-        for query in (STATUS_QUERY, "__temporal_workflow_metadata", "__stack_trace"):
-            if query == STATUS_QUERY and run.workflow_type not in {"PostAnswerWorkflow", "ConsolidateEventsWorkflow"}:
+        for query in (STATUS_QUERY, HISTORY_QUERY, "__temporal_workflow_metadata", "__stack_trace"):
+            if not query.startswith("__") and run.workflow_type not in ASKED[query]:
                 continue
             answer = await world.client.workflow_service.query_workflow(
                 QueryWorkflowRequest(

@@ -18,6 +18,7 @@ from memory.model.errors import AfterturnError
 from memory.settings import Settings, load_settings
 from starter import MemoryClient
 from starter.logs import configure_logging
+from starter.steering import LoopAnswer, SteerableHandle
 from starter.who import scope_of
 from tests.support.fleet import ROOT, as_environment, plain_environment
 
@@ -74,8 +75,25 @@ async def perform(memory: MemoryClient, step: Mapping[str, Any]) -> dict[str, An
         case {"do": "forget", "user": user}:
             ids = [fact.fact_id for fact in await memory.facts((TENANT, user))]
             return {"gone": await memory.forget_facts((TENANT, user), ids)}
+        case {"do": "knowledge", "verb": verb, "user": user, "text": text, "options": options}:
+            handle = await getattr(memory.knowledge, verb)((TENANT, user), text, **options)
+            return {"loop_id": handle.loop_id, "shown": repr(handle)}
+        case {"do": "loop", "user": user, "loop_id": loop_id, "act": act, "given": given}:
+            return await steer(await memory.knowledge.attach((TENANT, user), loop_id), act, given)
         case _:
             raise ValueError(f"no such step: {step.get('do')}")
+
+
+async def steer(handle: SteerableHandle, act: str, given: list[Any]) -> dict[str, Any]:
+    """One method of a loop's handle, named ``act``; ``result`` and ``answer`` give what a test waits for."""
+    if act == "answer":
+        asked = await handle.next_clarification(60)
+        assert asked is not None
+        await handle.answer_clarification(asked.clarification_id, given[0])
+        return {"shown": repr(asked)}
+    done = await getattr(handle, act)(*given)
+    shown = {"shown": repr(done) if not isinstance(done, str) else "a text"}
+    return {**shown, "state": done.state, "reason": done.reason} if isinstance(done, LoopAnswer) else shown
 
 
 async def main() -> None:
