@@ -51,7 +51,8 @@ def is_asked_for(said: Sequence[str], scope: Scope, target: Target) -> bool:
         for sentence in sentences(own_words(text)):
             for part in words.CONTRASTS.split(words.HARMLESS.sub(" ", sentence)):
                 verdict = _verdict(part)
-                marked = _marked(part, (target.table, target.prefix), target.names)
+                names = _pointed_at(part, target.names) if scope == "rows" else target.names
+                marked = _marked(part, (target.table, target.prefix), names)
                 if verdict is True and len(part) <= MAX_SENTENCE_CHARS and _is_about(words.KEPT.sub(" ", marked), scope, target):
                     asked = True
                 elif verdict is False and _is_forbidden(marked, part, target):
@@ -166,6 +167,18 @@ def _marked(sentence: str, targets: Collection[str], others: Collection[str]) ->
         mark = TARGET if name.casefold() in wanted else OTHER
         sentence = re.sub(_pattern(name), f" {mark} ", sentence, flags=re.IGNORECASE)
     return sentence
+
+
+def _pointed_at(sentence: str, names: Collection[str]) -> list[str]:
+    """Of these names of tables, those that are meant as such: written as the table is, or as the place of something. ``Remove
+    Fisker and its models`` is about rows, also of a table of companies."""
+    article = rf"(?:{_ARTICLE}\s+)*"
+    return [
+        name
+        for name in names
+        if re.search(rf"(?<![^\W_]){NAMED}?{re.escape(name)}(?![^\W_])", sentence)
+        or re.search(rf"\b{words.WITHIN}\s+{article}{_pattern(name)}", sentence, re.IGNORECASE)
+    ]
 
 
 def _mentions(sentence: str, name: str) -> bool:

@@ -29,6 +29,8 @@ from memory.model.knowledge import (
 from memory.model.owner import Owner, View
 from memory.ports import CreateContact
 from memory.retrieval import SearchIndex
+from memory.retrieval.reconcile import Cursor, ReconcileReport
+from memory.retrieval.tables import TableVectors
 from memory.stores.tables import Tables, build_tables
 from memory.stores.tables.rows_knowledge import KNOWLEDGE_ROWS, KNOWLEDGE_TABLES
 from memory.stores.tables.scoping import Records
@@ -86,6 +88,11 @@ class World:
             functions=tables.functions,
             embeddings=tables.embeddings,
         )
+
+    async def reconciled(self) -> ReconcileReport:
+        report = ReconcileReport()
+        await TableVectors(self.vectors, self.tables.embeddings, self.embedder).reconcile(report, Cursor(), limit=10_000)
+        return report
 
     async def stored(self) -> tuple[Any, ...]:
         """Every byte of Ann's tables."""
@@ -374,21 +381,21 @@ async def test_vectors_of_what_is_gone_are_removed_and_what_is_missing_is_made_a
     await world.rows({"name": "pickup"})
     await world.rows({"about": "pickup"}, view=see(BOB))
     assert await world.points() == 4 + 6 + 1
-    report = await world.index().reconcile(limit=10_000)
+    report = await world.reconciled()
     assert report.drift == 0
     await world.write(DeleteColumn("Cars", "name"))
-    report = await world.index().reconcile(limit=10_000)
+    report = await world.reconciled()
     assert report.orphaned["knowledge"] == 6
     await world.write(DeleteTables(["Cars"]))
-    report = await world.index().reconcile(limit=10_000)
+    report = await world.reconciled()
     assert report.orphaned["knowledge"] == 4
     assert await world.points() == 1
     await world.vectors.delete_owner(COLLECTION, BOBS.path)
-    report = await world.index().reconcile(limit=10_000)
+    report = await world.reconciled()
     assert report.missing["knowledge"] == 1
     assert await world.names({"about": "electric"}, view=see(BOB)) == ["Polestar 2"]
     assert await world.points() == 1
-    assert (await world.index().reconcile(limit=10_000)).drift == 0
+    assert (await world.reconciled()).drift == 0
 
 
 async def test_another_embedder_is_told_at_the_start(world: World) -> None:

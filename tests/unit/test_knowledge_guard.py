@@ -266,6 +266,15 @@ def test_rows_of_another_table_or_of_all_tables_are_not_meant() -> None:
     assert is_allowed("delete_rows", rows("Sales"), "Delete everything about Tesla in Companies and elsewhere.")
 
 
+def test_a_thing_that_has_the_name_of_a_table_does_not_point_at_it() -> None:
+    said = "Remove Fisker and its car models"
+    assert is_allowed("delete_rows", rows("Companies"), said)
+    assert is_allowed("delete_rows", rows("CarModels"), said)
+    assert not is_allowed("delete_rows", rows("Companies"), "Remove Fisker from the car models")
+    assert not is_allowed("delete_rows", rows("Companies"), "Remove Fisker from the table CarModels")
+    assert not is_allowed("delete_tables", tables("CarModels"), said)
+
+
 def test_without_a_filter_nothing_is_deleted_and_nothing_needs_leave() -> None:
     assert is_allowed("delete_rows", {"filter": None, "tables": None}, "Add Rivian.")
 
