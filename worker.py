@@ -207,6 +207,7 @@ async def check_dependencies(settings: Settings, client: Client, parts: Collabor
         _log.warning("vectors_in_use", detail=error.message)
     await ensure_search_attributes(client)
     parts.models.model(settings.language_model)
+    parts.models.model(parts.knowledge_rules.model)
     await asyncio.to_thread(_warm_up, parts, settings.language_model)
 
 

@@ -34,6 +34,8 @@ from memory.prompts.knowledge import LoopView, loop_request, question_request, s
 
 MAX_CALLS_KEPT: Final = 64
 """Of one reply; further ones are dropped, as if the model had not made them."""
+INLINE_CHARS: Final = 8 * 1024
+"""Of all results: the prompt of a longer conversation takes long enough to be made in a thread."""
 MAX_TEXT_BYTES: Final = 192 * 1024
 """Of a reply's text, as JSON."""
 MAX_CALLS_BYTES: Final = 640 * 1024
@@ -89,6 +91,8 @@ class KnowledgeModelActivities:
         if job.structure:
             answer = last_answer(entries) or ""
             request = structured_request(view, answer + (_NOT_IN_FORM if job.problem else ""))
+        elif sum(len(str(one.body.get("content") or "")) for one in entries) > INLINE_CHARS:
+            request = await asyncio.to_thread(loop_request, view)
         else:
             request = loop_request(view)
         reply = await self._meter.metered(model, scope).complete(request)
@@ -120,7 +124,7 @@ class KnowledgeModelActivities:
                 timeout_s=job.plan.model_timeout_s,
                 reasoning=model.reasoning,
             )
-            request = question_request(view, str(asked.body.get("text") or ""))
+            request = await asyncio.to_thread(question_request, view, str(asked.body.get("text") or ""))
             reply = await self._meter.metered(model, scope).complete(request)
             usage = {request.stage: stage_usage(reply.usage)}
             text = fitting_text(reply.text.strip(), MAX_TEXT_BYTES)

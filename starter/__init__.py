@@ -16,12 +16,15 @@ if TYPE_CHECKING:
         AfterturnError,
         InvalidInput,
         InvalidSettings,
+        LoopEnded,
         MemoryUnavailable,
+        NotPermitted,
         RootClash,
         UnreadableProfile,
     )
     from memory.model.event import ManagerMethodEvent, MessageEvent
     from memory.model.fact import Fact, FactKind, FactStatus
+    from memory.model.knowledge_loop import Limits, Loop, LoopState, Operation
     from memory.model.scope import Scope
     from memory.model.steps import WriteStatus
     from memory.model.task import Task, TaskStatus
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from starter.client import MemoryClient, Parts
     from starter.record_facts import AddedFact, Statement
     from starter.records import UsageReport
+    from starter.steering import Clarification, LoopAnswer, Notification, SteerableHandle
     from starter.views import (
         DrainResult,
         EditResult,
@@ -51,6 +55,7 @@ __all__ = [
     "AddedFact",
     "AfterturnError",
     "Category",
+    "Clarification",
     "Contact",
     "DrainResult",
     "EditResult",
@@ -60,13 +65,21 @@ __all__ = [
     "FactStatus",
     "InvalidInput",
     "InvalidSettings",
+    "Limits",
     "LoadReason",
     "LoadedMemory",
+    "Loop",
+    "LoopAnswer",
+    "LoopEnded",
+    "LoopState",
     "ManagerMethodEvent",
     "MemoryClient",
     "MemoryUnavailable",
     "MessageEvent",
+    "NotPermitted",
     "Notice",
+    "Notification",
+    "Operation",
     "Parts",
     "Primitives",
     "ProfileVersion",
@@ -78,6 +91,7 @@ __all__ = [
     "Scope",
     "Settings",
     "Statement",
+    "SteerableHandle",
     "Task",
     "TaskStatus",
     "Turn",
@@ -101,12 +115,15 @@ _HOMES = {
         "AfterturnError",
         "InvalidInput",
         "InvalidSettings",
+        "LoopEnded",
         "MemoryUnavailable",
+        "NotPermitted",
         "RootClash",
         "UnreadableProfile",
     ),
     "memory.model.event": ("ManagerMethodEvent", "MessageEvent"),
     "memory.model.fact": ("Fact", "FactKind", "FactStatus"),
+    "memory.model.knowledge_loop": ("Limits", "Loop", "LoopState", "Operation"),
     "memory.model.scope": ("Scope",),
     "memory.model.steps": ("WriteStatus",),
     "memory.model.task": ("Task", "TaskStatus"),
@@ -117,6 +134,7 @@ _HOMES = {
     "starter.client": ("MemoryClient", "Parts"),
     "starter.record_facts": ("AddedFact", "Statement"),
     "starter.records": ("UsageReport",),
+    "starter.steering": ("Clarification", "LoopAnswer", "Notification", "SteerableHandle"),
     "starter.windows": ("WindowRerun", "WindowStatus", "WindowView"),
 }
 
