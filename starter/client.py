@@ -129,6 +129,7 @@ class MemoryClient(ProfileMethods):
             settings,
             ledger=parts.ledger,
             contacts=parts.stores.contacts,
+            loops=parts.loops,
             waker=self._window_waker,
             temporal=self._connected,
         )

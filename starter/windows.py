@@ -19,12 +19,14 @@ from memory.model.contact import Contact
 from memory.model.errors import InvalidInput, MemoryUnavailable
 from memory.model.event import ManagerMethodEvent, MessageEvent
 from memory.model.ids import new_id, short_hash
+from memory.model.knowledge_loop import Loop
 from memory.model.redaction import redact
 from memory.model.scope import Scope
 from memory.model.transcript import clean_text
 from memory.model.window import Extraction, StoredEvent, Window, WindowState, shown_events
 from memory.model.window_transcript import events_from_transcript, render_transcript
 from memory.ports import ContactStore, Progress, WindowLedger
+from memory.ports.knowledge import LoopStore
 from memory.settings import Settings
 from starter.pieces import EventsPiece
 from starter.temporal import ask
@@ -36,6 +38,8 @@ FIRST_POLL_S = 0.02
 LONGEST_POLL_S = 0.5
 MAX_GUIDANCE_CHARS = 4_000
 MAX_CHUNK_EVENTS = 500
+MAX_LOOPS = 50
+"""Of one window, that are shown."""
 
 Transcript = str | Sequence[MessageEvent | ManagerMethodEvent]
 
@@ -58,12 +62,16 @@ class WindowStatus:
 
 @dataclass(frozen=True, slots=True)
 class WindowView:
-    """A window as a person reads it. ``transcript``: as the model saw it. ``extraction``: None where there was none (yet)."""
+    """A window as a person reads it. ``transcript``: as the model saw it. ``extraction``: None where there was none (yet).
+
+    ``loops``: those that enter what it learned into tables, oldest first.
+    """
 
     window: Window
     events: tuple[StoredEvent, ...] = field(repr=False)
     transcript: str = field(repr=False)
     extraction: Extraction | None = field(repr=False)
+    loops: tuple[Loop, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +96,14 @@ class Windows:
         *,
         ledger: WindowLedger,
         contacts: ContactStore,
+        loops: LoopStore,
         waker: WindowWaker,
         temporal: Callable[[], Awaitable[Client]],
     ) -> None:
         self._settings = settings
         self._ledger = ledger
         self._contacts = contacts
+        self._loops = loops
         self._waker = waker
         self._temporal = temporal
 
@@ -127,10 +137,14 @@ class Windows:
         window = await self._ledger.window(scope, window_id)
         if window is None:
             raise InvalidInput(_no_window(window_id))
-        events, extraction = await asyncio.gather(self._ledger.window_events(window), self._ledger.extraction(scope, window_id))
+        events, extraction, loops = await asyncio.gather(
+            self._ledger.window_events(window),
+            self._ledger.extraction(scope, window_id),
+            self._loops.loops(scope, parent=window.origin, limit=MAX_LOOPS),
+        )
         shown = shown_events(window, events)
         names = await self._names(scope, shown)
-        return WindowView(window, tuple(events), render_transcript(shown, names), extraction)
+        return WindowView(window, tuple(events), render_transcript(shown, names), extraction, tuple(reversed(loops)))
 
     async def _names(self, scope: Scope, events: Sequence[StoredEvent]) -> dict[str, str]:
         senders = {

@@ -43,8 +43,7 @@ class ApplyContext:
 
     @property
     def origin(self) -> str:
-        prefix = "" if self.window.window_id.startswith("chunk-") else "window:"
-        return prefix + self.window.window_id.replace("chunk-", "chunk:", 1)
+        return self.window.origin
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from memory.llm.simulated_knowledge_ask import ask
+from memory.llm.simulated_knowledge_claims import enter
+from memory.llm.simulated_knowledge_documents import REQUEST as REQUEST_OF_A_DOCUMENT
+from memory.llm.simulated_knowledge_documents import take_in
 from memory.llm.simulated_knowledge_paths import Call, GivesUp, Plan
 from memory.llm.simulated_knowledge_people import ask_tasks, update_contacts, update_tasks
 from memory.llm.simulated_knowledge_prompt import QUESTION, STRUCTURE, Loop, Result, Step, is_loop, read_loop
@@ -21,6 +24,7 @@ from memory.llm.simulated_knowledge_script import script_of, scripted
 from memory.llm.simulated_knowledge_side import side_answer, structured_answer
 from memory.llm.simulated_knowledge_update import is_change, update
 from memory.llm.tool_calls import numbered
+from memory.model.table_claims import REQUEST
 from memory.model.tools import ToolCall
 from memory.ports import ChatRequest
 
@@ -94,6 +98,10 @@ def _played(loop: Loop) -> tuple[list[Call], str | None]:
 
 
 def _plan(loop: Loop, text: str) -> Plan:
+    if text == REQUEST and loop.documents:
+        return enter(loop)
+    if loop.documents and REQUEST_OF_A_DOCUMENT.match(text):
+        return take_in(loop.documents, loop.system)
     match loop.manager, loop.operation:
         case "contacts", "update":
             return update_contacts(loop, text)

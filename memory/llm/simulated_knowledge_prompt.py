@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -18,6 +18,7 @@ STRUCTURE: Final = "Task: knowledge_structure\n"
 _OPERATION = re.compile(r"^Operation: (\w+)$", re.MULTILINE)
 _TABLES = re.compile(r"^<tables>\n(.*?)\n</tables>$", re.MULTILINE | re.DOTALL)
 _DESTINATION = re.compile(r"^<destination>(.*)</destination>$", re.MULTILINE)
+_CHAT = re.compile(r"^<chat>\n(.*?)\n</chat>$", re.MULTILINE | re.DOTALL)
 _SAID = re.compile(r"^<(request|interjection|answer)>\n(.*?)\n</\1>$", re.MULTILINE | re.DOTALL)
 _LIMIT: Final = "<limit>\n"
 _MANAGERS: Final = {
@@ -72,7 +73,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """``said``: before the first step. ``tools``: that are offered. ``manager``: knowledge, contacts or tasks."""
+    """``said``: before the first step. ``tools``: that are offered. ``manager``: knowledge, contacts or tasks.
+    ``documents``: of the context. ``system``: the whole system prompt, with the instructions of the request."""
 
     operation: str
     request: str = field(repr=False)
@@ -83,6 +85,8 @@ class Loop:
     destination: str = "personal"
     last: bool = False
     manager: str = "knowledge"
+    documents: tuple[str, ...] = ()
+    system: str = field(default="", repr=False)
 
     @property
     def clarify(self) -> bool:
@@ -110,8 +114,20 @@ def read_loop(request: ChatRequest) -> Loop:
         tools=frozenset(tool.name for tool in request.tools),
         destination=str(_json(destination[1])) if destination else "personal",
         manager=next((name for mark, name in _MANAGERS.items() if mark in request.system_text), "knowledge"),
+        documents=tuple(_documents(opening.text)),
+        system=request.system_text,
         last=request.tool_choice == "none" or not request.tools or _LIMIT in request.messages[-1].text,
     )
+
+
+def _documents(text: str) -> Iterator[str]:
+    chat = _CHAT.search(text)
+    for line in chat[1].splitlines() if chat else ():
+        message = _json(line)
+        if isinstance(message, dict):
+            about = cast("dict[str, Any]", message)
+            if about.get("role") == "document":
+                yield str(about.get("content") or "")
 
 
 def overview_of(text: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ NOTES: Final = "Notes"
 _YEAR = re.compile(r"\bin\s+((?:19|20)\d\d)\b")
 _PLACE = re.compile(r"\b(?:in|to|at|for)\s+((?:the\s+)?[A-Z][\w'’-]*(?:\s+[A-Z][\w'’-]*)*)")
 
-__all__ = ["is_change", "update"]
+__all__ = ["Book", "Told", "changed", "done", "is_change", "update"]
 
 Told = Generator[list[Call], list[Result], str]
 
@@ -48,14 +48,14 @@ Told = Generator[list[Call], list[Result], str]
 def update(loop: Loop, text: str) -> Plan:
     """The plan for a request. Its answer says what was changed and what was assumed."""
     # Of the conversation and not of the prompt: the prompt of a later step shows the tables as they are then.
-    book = _Book(loop, tables_of((yield from read(("tables_overview", {})))))
+    book = Book(loop, tables_of((yield from read(("tables_overview", {})))))
     told: list[str] = []
     for change in changes_in(text):
         told.append((yield from _carry_out(book, change)))
     return " ".join(told) or "There is nothing to do."
 
 
-class _Book:
+class Book:
     """The tables as the plan knows them, with what it has made itself. ``mine``: rows of this destination only are changed."""
 
     def __init__(self, loop: Loop, tables: dict[str, TableView]) -> None:
@@ -75,7 +75,7 @@ class _Book:
         return new
 
 
-def _carry_out(book: _Book, change: Change) -> Told:
+def _carry_out(book: Book, change: Change) -> Told:
     parts = change.parts
     match change.kind:
         case "add":
@@ -97,7 +97,7 @@ def _carry_out(book: _Book, change: Change) -> Told:
 # ------------------------------------------------------------------------------------------------------------------ adding
 
 
-def _add(book: _Book, text: str) -> Told:
+def _add(book: Book, text: str) -> Told:
     table, noun, rest = thing_of(text, book.tables)
     if table is None and not noun:
         return (yield from _note(book, text))
@@ -109,7 +109,7 @@ def _add(book: _Book, text: str) -> Told:
         columns = {"name": "str", **{column: type_of(value) for column, value in values.items()}}
         made = table_name(noun)
         key = f"{stem(noun)}_id"
-        yield from _done(
+        yield from done(
             "create_table",
             {"name": made, "description": f"Each row is one {noun}.", "columns": columns, "unique_key_name": key},
         )
@@ -129,14 +129,14 @@ def _add(book: _Book, text: str) -> Told:
     row = {table.label: name, **values}
     known = book.mine((yield from rows_of(table, f"{table.label}.lower() == {name.lower()!r}", limit=5)))
     if known:
-        return (yield from _changed(book, table, known[0], values, name)) + "".join(notes)
-    yield from _done("add_rows", {"table": table.name, "rows": [row]})
+        return (yield from changed(book, table, known[0], values, name)) + "".join(notes)
+    yield from done("add_rows", {"table": table.name, "rows": [row]})
     book.add_columns(table, {column: type_of(value) for column, value in row.items() if column not in table.columns})
     said = ", ".join(f"{' '.join(pieces(column))} {shown(value)}" for column, value in values.items())
     return f"Added {name} to {table.name}" + (f": {said}." if said else ".")
 
 
-def _parent(book: _Book, table: TableView, name: str) -> Generator[list[Call], list[Result], tuple[str, int] | None]:
+def _parent(book: Book, table: TableView, name: str) -> Generator[list[Call], list[Result], tuple[str, int] | None]:
     """The referring column and the key of the row that a thing belongs to."""
     for edge in edges_of(book.tables):
         if edge.child == table.name:
@@ -147,25 +147,25 @@ def _parent(book: _Book, table: TableView, name: str) -> Generator[list[Call], l
     return None
 
 
-def _changed(book: _Book, table: TableView, row: Mapping[str, Any], values: Mapping[str, Any], name: str) -> Told:
+def changed(book: Book, table: TableView, row: Mapping[str, Any], values: Mapping[str, Any], name: str) -> Told:
     """Bring a row that is there to these values."""
     differing = {column: value for column, value in values.items() if row.get(column) != value}
     if not differing:
         return f"{name} is in {table.name} already; nothing was changed."
     for column, value in differing.items():
         if column not in table.columns:
-            yield from _done("create_empty_column", {"table": table.name, "column_name": column, "column_type": type_of(value)})
+            yield from done("create_empty_column", {"table": table.name, "column_name": column, "column_type": type_of(value)})
             table = book.add_columns(table, {column: type_of(value)})
-    yield from _done("update_rows", {"table": table.name, "updates": {str(row[table.key]): differing}})
+    yield from done("update_rows", {"table": table.name, "updates": {str(row[table.key]): differing}})
     said = ", ".join(f"{' '.join(pieces(column))} is now {shown(value)}" for column, value in differing.items())
     return f"Changed {name} in {table.name}: {said}."
 
 
-def _note(book: _Book, text: str) -> Told:
+def _note(book: Book, text: str) -> Told:
     table = book.tables.get(NOTES)
     if table is None:
         columns = {"text": "str"}
-        yield from _done(
+        yield from done(
             "create_table",
             {"name": NOTES, "description": "What fits no other table.", "columns": columns, "unique_key_name": "note_id"},
         )
@@ -173,14 +173,14 @@ def _note(book: _Book, text: str) -> Told:
     known = book.mine((yield from rows_of(table, f"text.lower() == {text.lower()!r}", limit=1)))
     if known:
         return f"That is in {NOTES} already; nothing was changed."
-    yield from _done("add_rows", {"table": NOTES, "rows": [{"text": text}]})
+    yield from done("add_rows", {"table": NOTES, "rows": [{"text": text}]})
     return f"Kept as a row of {NOTES}, because no rule fits it."
 
 
 # ---------------------------------------------------------------------------------------------------------------- recording
 
 
-def _record(book: _Book, text: str) -> Told:
+def _record(book: Book, text: str) -> Told:
     """A figure of things that are in tables: a row of the table that refers to them."""
     counted = counted_column(text, book.tables)
     if counted is None:
@@ -219,27 +219,27 @@ def _record(book: _Book, text: str) -> Told:
     values = {column: typed(figure, table.columns[column])}
     what = " ".join([names[0], *said[:0]])
     if known:
-        told = yield from _changed(book, table, known[0], values, what)
+        told = yield from changed(book, table, known[0], values, what)
     else:
-        yield from _done("add_rows", {"table": table.name, "rows": [{**row, **values}]})
+        yield from done("add_rows", {"table": table.name, "rows": [{**row, **values}]})
         told = f"Added a row to {table.name}: {' '.join(pieces(column))} {shown(values[column])} of {what}."
     return " ".join([told, *said])
 
 
-def _made(book: _Book, table: TableView, name: str) -> Generator[list[Call], list[Result], int]:
+def _made(book: Book, table: TableView, name: str) -> Generator[list[Call], list[Result], int]:
     """The key of a row that had to be added first; somebody who listens is asked before."""
     if book.loop.clarify:
         answer = yield from clarified(f"There is no {name} in {table.name}. Shall I add it?")
         if answer is not None and not re.match(r"\s*(?:yes|y|ok|sure|do|please|ja|add)\b", answer, re.IGNORECASE):
             raise GivesUp(f"{name} is not in {table.name}, and it was not to be added; nothing was recorded")
-    yield from _done("add_rows", {"table": table.name, "rows": [{table.label: name}]})
+    yield from done("add_rows", {"table": table.name, "rows": [{table.label: name}]})
     rows = yield from rows_of(table, f"{table.label} == {name!r}", limit=1)
     if not rows:
         raise GivesUp(f"{name} was added to {table.name} and cannot be found there")
     return int(rows[0][table.key])
 
 
-def _stated(book: _Book, text: str) -> Told:
+def _stated(book: Book, text: str) -> Told:
     """``the range of the Kite is 445 km``, ``Kite has a range of 445 km``: a value of a row; else a note."""
     match = re.match(r"(?:the\s+)?([\w ]{1,60}?)\s+of\s+(.{1,200}?)\s+(?:is|was)\s+(.+)$", text, re.IGNORECASE)
     if match:
@@ -253,7 +253,7 @@ def _stated(book: _Book, text: str) -> Told:
 # ---------------------------------------------------------------------------------------------------- changing and removing
 
 
-def _set(book: _Book, column: str, thing: str, value: str) -> Told:
+def _set(book: Book, column: str, thing: str, value: str) -> Told:
     named, _, rest = thing_of(thing, book.tables)
     name = bare(rest if named is not None else thing)
     candidates = [named] if named is not None else list(book.tables.values())
@@ -263,7 +263,7 @@ def _set(book: _Book, column: str, thing: str, value: str) -> Told:
         if rows:
             row = yield from _the_one(book, table, rows, name)
             target = column_of(table, (column,)) or column_name(column)
-            return (yield from _changed(book, table, row, {target: typed(value, table.columns.get(target))}, name))
+            return (yield from changed(book, table, row, {target: typed(value, table.columns.get(target))}, name))
     if book.loop.clarify:
         said = yield from clarified(f"I find no {name}. What is it called in the tables?")
         if said is not None and bare(said).lower() != name.lower():
@@ -272,7 +272,7 @@ def _set(book: _Book, column: str, thing: str, value: str) -> Told:
 
 
 def _the_one(
-    book: _Book, table: TableView, rows: Sequence[Mapping[str, Any]], name: str
+    book: Book, table: TableView, rows: Sequence[Mapping[str, Any]], name: str
 ) -> Generator[list[Call], list[Result], Mapping[str, Any]]:
     """The row that is meant; where there are several, who listens is asked, else it is the oldest."""
     if len(rows) == 1 or not book.loop.clarify:
@@ -303,12 +303,12 @@ def _the_one(
     return chosen[0]
 
 
-def _remove(book: _Book, text: str) -> Told:
+def _remove(book: Book, text: str) -> Told:
     if match := re.match(r"(?:the\s+)?table\s+([\w ]+)$", text, re.IGNORECASE):
         table = book.named(match[1])
         if table is None:
             return f"There is no table {match[1]}; nothing was deleted."
-        yield from _done("delete_tables", {"tables": [table.name]})
+        yield from done("delete_tables", {"tables": [table.name]})
         book.tables.pop(table.name, None)
         return f"Deleted the table {table.name} with all its rows."
     if match := re.match(
@@ -318,12 +318,12 @@ def _remove(book: _Book, text: str) -> Told:
         column = column_of(table, (match[1],)) if table else None
         if table is None or column is None:
             return f"There is no column {match[1]} of {match[2]}; nothing was deleted."
-        yield from _done("delete_column", {"table": table.name, "column_name": column})
+        yield from done("delete_column", {"table": table.name, "column_name": column})
         return f"Deleted the column {column} of {table.name}."
     every = re.match(r"(?:all|every)\s+(?:(?:the\s+)?rows?\s+(?:of|from|in)\s+)?(.+)$", text, re.IGNORECASE)
     named, _, rest = thing_of(every[1] if every else text, book.tables)
     if named is not None and not rest and every:
-        yield from _done("delete_rows", {"filter": f"{named.key} >= 0", "tables": [named.name], "limit": 1000})
+        yield from done("delete_rows", {"filter": f"{named.key} >= 0", "tables": [named.name], "limit": 1000})
         return f"Deleted the rows of {named.name}."
     name = bare(name_and_rest(rest)[0] if named is not None else text)
     for table in [named] if named is not None else book.tables.values():
@@ -332,12 +332,12 @@ def _remove(book: _Book, text: str) -> Told:
         rows = book.mine((yield from rows_of(table, f"{table.label}.lower() == {name.lower()!r}", limit=10)))
         if rows:
             row = yield from _the_one(book, table, rows, name)
-            yield from _done("delete_rows", {"filter": f"{table.key} == {row[table.key]}", "tables": [table.name]})
+            yield from done("delete_rows", {"filter": f"{table.key} == {row[table.key]}", "tables": [table.name]})
             return f"Deleted {name} from {table.name} ({table.key} {row[table.key]})."
     return f"There is no {name} in the tables; nothing was deleted."
 
 
-def _rename(book: _Book, parts: Mapping[str, str]) -> Told:
+def _rename(book: Book, parts: Mapping[str, str]) -> Told:
     table = book.named(parts.get("table") or parts["old"])
     if table is None:
         return f"There is no table {parts.get('table') or parts['old']}; nothing was renamed."
@@ -346,22 +346,22 @@ def _rename(book: _Book, parts: Mapping[str, str]) -> Told:
         if column is None:
             return f"{table.name} has no column {parts['old']}; nothing was renamed."
         new = column_name(parts["new"])
-        yield from _done("rename_column", {"table": table.name, "old_name": column, "new_name": new})
+        yield from done("rename_column", {"table": table.name, "old_name": column, "new_name": new})
         return f"Renamed the column {column} of {table.name} to {new}."
     made = "".join(part[:1].upper() + part[1:] for part in parts["new"].split())
-    yield from _done("rename_table", {"old_name": table.name, "new_name": made})
+    yield from done("rename_table", {"old_name": table.name, "new_name": made})
     return f"Renamed {table.name} to {made}."
 
 
-def _new_column(book: _Book, parts: Mapping[str, str]) -> Told:
+def _new_column(book: Book, parts: Mapping[str, str]) -> Told:
     table = book.named(parts["table"])
     if table is None:
         return f"There is no table {parts['table']}; no column was made."
     name, kind = column_name(parts["column"]), (parts.get("type") or "str").lower()
-    yield from _done("create_empty_column", {"table": table.name, "column_name": name, "column_type": kind})
+    yield from done("create_empty_column", {"table": table.name, "column_name": name, "column_type": kind})
     book.add_columns(table, {name: kind})
     return f"Made the column {name} ({kind}) of {table.name}."
 
 
-def _done(name: str, arguments: dict[str, Any]) -> Generator[list[Call], list[Result], Any]:
+def done(name: str, arguments: dict[str, Any]) -> Generator[list[Call], list[Result], Any]:
     return (yield from read((name, arguments)))

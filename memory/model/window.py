@@ -98,6 +98,12 @@ class Window(BaseModel):
     planned_at: AwareDatetime
     finished_at: AwareDatetime | None = None
 
+    @property
+    def origin(self) -> str:
+        """``window:<id>`` or ``chunk:<id>``: what sources, and loops that it opened, say of where they come from."""
+        prefix = "" if self.window_id.startswith("chunk-") else "window:"
+        return prefix + self.window_id.replace("chunk-", "chunk:", 1)
+
 
 def shown_events(window: Window, events: Iterable[StoredEvent]) -> list[StoredEvent]:
     """Those that a model may see: not the ones of spaces in which all of the window's categories are off."""

@@ -65,7 +65,9 @@ async def open_desk(state: State) -> AsyncGenerator[Desk]:
             stores = stores_of(tables, index)
             loops = Loops(settings, store=tables.loops, directory=tables.directory, temporal=temporal)
             records = Records(directory=tables.directory, stores=stores, index=index, usage=tables.usage, loops=loops)
-            windows = Windows(settings, ledger=tables.windows, contacts=tables.contacts, waker=waker, temporal=temporal)
+            windows = Windows(
+                settings, ledger=tables.windows, contacts=tables.contacts, loops=tables.loops, waker=waker, temporal=temporal
+            )
             yield Desk(settings, tables, index, records, windows)
         finally:
             await waker.aclose()

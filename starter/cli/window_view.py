@@ -49,6 +49,16 @@ def extraction_lines(view: WindowView, contacts: Iterable[Contact] = ()) -> list
     return lines
 
 
+def loop_lines(view: WindowView) -> list[str]:
+    """The loops that enter what the window learned into tables, and what became of them."""
+    return [
+        f"into {', '.join(loop.only) or 'tables'}: loop {loop.loop_id}, {loop.state.value}"
+        + (f" ({loop.reason})" if loop.reason else "")
+        + (f": {shortened(loop.answer)}" if loop.answer else "")
+        for loop in view.loops
+    ]
+
+
 def shortened(text: str, most: int = MAX_SHOWN_CHARS) -> str:
     line = one_line(text)
     return line if len(line) <= most else line[: most - 1] + "…"

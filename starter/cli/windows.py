@@ -107,8 +107,9 @@ def show(
     user: UserOption = DEFAULT_USER,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a window: its transcript, what was taken from it with the quotes, and what was not taken and why."""
-    from starter.cli.window_view import extraction_lines
+    """Show a window: its transcript, what was taken from it with the quotes, what was not taken and why, and the loops that enter
+    what it learned into tables."""
+    from starter.cli.window_view import extraction_lines, loop_lines
 
     async def work(state: State) -> None:
         async with open_client(state.settings()) as client:
@@ -125,6 +126,10 @@ def show(
             write(f"{marks[kind]}{safe_text(line)}\n")
         if found.extraction is None:
             write("\nnothing was extracted (yet)\n")
+        if lines := loop_lines(found):
+            write("\ntables\n")
+        for line in lines:
+            write(f"  {safe_text(line)}\n")
 
     run(work(state_of(ctx)))
 
