@@ -27,6 +27,8 @@ from memory.model.knowledge import CONTACTS_TABLE
 
 NEAREST: Final = 3
 MAX_LISTED: Final = 40
+MAX_QUESTION_CHARS: Final = 2_000
+"""What comes after is not read: the rules run on the event loop."""
 _NAMES: Final[Mapping[str, str]] = {
     "sum": "Total", "mean": "Average", "median": "Median", "min": "Lowest", "max": "Highest", "count": "Number of",
     "var": "Variance of",
@@ -36,7 +38,7 @@ _NAMES: Final[Mapping[str, str]] = {
 
 def ask(loop: Loop, text: str) -> Plan:
     """The plan for a question. Its answer is without the mark of the simulation."""
-    tables = loop.tables
+    tables, text = loop.tables, text[:MAX_QUESTION_CHARS]
     if loop.manager == "contacts" and CONTACTS_TABLE in tables:
         tables = {CONTACTS_TABLE: tables[CONTACTS_TABLE]}
         text = re.sub(r"^\s*who\b", "Which contacts", text, flags=re.IGNORECASE)

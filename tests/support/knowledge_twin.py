@@ -157,12 +157,13 @@ def play(
     said: Mapping[int, str] | None = None,
     steps: int = 40,
     broken: Mapping[int, str] | None = None,
+    **given: Any,
 ) -> str:
     """The answer of a whole loop. ``answers``: to clarifications, None for no answer; not given: nobody is asked.
 
     ``said``: interjections after a step. ``broken``: steps whose first call comes out as this name, or without arguments ("").
     """
-    loop = Loop("l", operation, text, "personal", NOW, clarify=answers is not None)
+    loop = Loop("l", operation, text, "personal", NOW, clarify=answers is not None, **given)
     left = list(answers or ())
     names = [*twin.names, *([CLARIFY] if answers is not None else [])]
     tools = tuple(ToolDefinition(name, name, {}) for name in names)
