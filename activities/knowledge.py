@@ -238,8 +238,9 @@ async def _ended(loop: Loop, entries: Sequence[Entry], end: FinishInput) -> tupl
         stops = [str(entry.body.get("reason") or "") for entry in entries if entry.kind is EntryKind.STOP]
         said = stops[0] if stops and end.state is LoopState.STOPPED else None
         return ending_text(end.state, end.reason, steps=end.steps, said=said), None, end.state, end.reason
+    short = fitting_text(answer, MAX_ANSWER_BYTES - ENVELOPE_BYTES)
     if loop.response_format is None:
-        return answer, None, end.state, end.reason
+        return short, None, end.state, end.reason
     for text in (last_answer(entries, structured=True), answer):
         if text is not None:
             try:
@@ -248,9 +249,9 @@ async def _ended(loop: Loop, entries: Sequence[Entry], end: FinishInput) -> tupl
                 continue
             room = MAX_ANSWER_BYTES - ENVELOPE_BYTES - (json_bytes(value) or MAX_ANSWER_BYTES)
             if room < ENVELOPE_BYTES:
-                return answer, None, LoopState.FAILED, "answer_too_large"
+                return short, None, LoopState.FAILED, "answer_too_large"
             return fitting_text(answer, room), value, end.state, end.reason
-    return answer, None, LoopState.FAILED, "response_format"
+    return short, None, LoopState.FAILED, "response_format"
 
 
 def _call(reply: Entry, index: int) -> ToolCall:
