@@ -376,6 +376,7 @@ LOOP_SHAPES: dict[str, LoopShape] = {
     "cancelled": (_world(), _cancelled),
     "limit-of-steps": (_world(*[calls("filter")] * 9, max_steps=3), _run),
     "limit-of-tokens": (_world(*[calls("filter")] * 9, max_tokens=2500), _run),
+    "limit-of-time": (_world(*[calls("filter")] * 9, max_wall_s=0.001), _run),
     "limit-without-answer": (_world(calls("filter"), unusable("empty"), max_steps=2), _run),
     "repaired": (_world(unusable("empty"), unusable("truncated"), calls("filter")), _run),
     "malformed": (_world(*[unusable("empty")] * 3), _run),

@@ -74,6 +74,7 @@ EXPECTED: dict[str, tuple[LoopState, str | None, int]] = {
     "cancelled": (LoopState.STOPPED, "cancelled", 0),
     "limit-of-steps": (LoopState.LIMIT, "steps", 3),
     "limit-of-tokens": (LoopState.LIMIT, "tokens", 3),
+    "limit-of-time": (LoopState.LIMIT, "time", 2),
     "limit-without-answer": (LoopState.LIMIT, "steps", 2),
     "repaired": (LoopState.DONE, None, 4),
     "malformed": (LoopState.FAILED, "empty", 3),
