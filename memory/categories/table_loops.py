@@ -6,6 +6,7 @@ and the loops of one user's windows run one after the other, so that no two of t
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from memory.ports.knowledge import KnowledgeTables, LoopStore
 
 MAX_LOOKUPS: Final = 60
 """Searches in cells for one window; beyond them a claim is judged by the tables' names alone."""
+MAX_PAIRS: Final = 12_000
+"""Of a claim and a table, that are compared for one window; beyond them the tables that changed longest ago are left out."""
 MAX_FILTER_CHARS: Final = 8_000
 MAX_FILTER_VALUES: Final = 600
 FOUND_ROWS: Final = 20
@@ -67,14 +70,15 @@ class TableLoops:
         new = [one for one in added if one.fact_id not in handed]
         wanted = {fact_id for one in new for fact_id in (one.fact_id, *one.superseded)}
         facts: Mapping[str, Fact] = await context.stores.facts.get(view, wanted, sources=True) if wanted else {}
+        live = [one for one in new if one.fact_id in facts and facts[one.fact_id].status is FactStatus.ACTIVE]
+        may_fit = await asyncio.to_thread(_may_fit, [facts[one.fact_id] for one in live], tables)
         claims: list[_Claim] = []
         finder = _Cells(self._tables, view)
-        for one in new:
-            fact = facts.get(one.fact_id)
-            if fact is not None and fact.status is FactStatus.ACTIVE:
-                fitting = await _fitting(fact, tables, finder)
-                if fitting:
-                    claims.append(_claim(fact, fitting, [facts[old].statement for old in one.superseded if old in facts]))
+        for one in live:
+            fact = facts[one.fact_id]
+            fitting = await _fitting(fact, may_fit.get(one.fact_id, ()), finder)
+            if fitting:
+                claims.append(_claim(fact, fitting, [facts[old].statement for old in one.superseded if old in facts]))
         batches = _batches(claims)
         for batch in batches:
             await self._loops.open(scope, _loop(context, batch))
@@ -139,14 +143,22 @@ def _filter(columns: Sequence[str], wanted: Sequence[str]) -> str:
     return " or ".join(f"{column}.lower() in [{values}]" for column in columns)
 
 
+def _may_fit(facts: Sequence[Fact], tables: Sequence[Table]) -> dict[str, list[Table]]:
+    """By fact, the tables that it meets in a word, those that changed last first. CPU-bound: 0.1 ms for each pair at most."""
+    looked_at = sorted(tables, key=lambda table: table.updated_at, reverse=True)[: MAX_PAIRS // max(1, len(facts))]
+    found: dict[str, list[Table]] = {}
+    for fact in facts:
+        said = Said(fact.statement, fact.kind)
+        found[fact.fact_id] = [table for table in looked_at if is_of_a_row(said, table) and hits(said, table).any]
+    return found
+
+
 async def _fitting(fact: Fact, tables: Sequence[Table], finder: _Cells) -> list[Table]:
     said = Said(fact.statement, fact.kind)
     found: list[Table] = []
     for table in tables:
         if len(found) >= MAX_TABLES_OF_A_CLAIM:
             break
-        if not is_of_a_row(said, table) or not hits(said, table).any:
-            continue
         if belongs(said, table) or belongs(said, table, await finder.find(fact.statement, table)):
             found.append(table)
     return found

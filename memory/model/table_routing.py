@@ -16,9 +16,21 @@ from typing import Final
 
 from memory.model import table_routing_words as lists
 from memory.model.fact import FactKind
-from memory.model.knowledge import CONTACTS_TABLE, PERSONAL, ColumnType, Table
-from memory.model.lexical_languages import latin_languages, other_language, stem, stop_words
-from memory.model.lexical_text import Word, strip_marks, words
+from memory.model.knowledge import CONTACTS_TABLE, PERSONAL, Column, ColumnType, Table
+from memory.model.lexical_languages import stem, stop_words
+from memory.model.lexical_text import strip_marks
+from memory.model.table_routing_text import (
+    Text,
+    alike,
+    begins_alike,
+    is_word,
+    nouns_of,
+    pieces_of,
+    row_nouns,
+    text_of,
+    told_by,
+    word_of,
+)
 from memory.model.words import fold, is_dense
 
 KINDS: Final = frozenset({FactKind.FACT, FactKind.DECISION, FactKind.CONSTRAINT})
@@ -32,11 +44,7 @@ MAX_TEXT_COLUMNS: Final = 6
 
 _PHRASE_WORDS: Final = 4
 _DENSE_PHRASE: Final = (2, 8)
-_COMPOUND: Final = 6
-"""Letters of a word from which it may be the end of a compound."""
-_LOOSE: Final = 0.75
-"""Words of a column and of a claim are alike when they begin with so much of the longer one."""
-_HUMP: Final = re.compile(r"(?<=[^\W_A-Z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_+|(?<=\d)(?=[^\W\d_])|(?<=[^\W\d_])(?=\d)")
+_DESCRIPTION_CHARS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +76,11 @@ def is_of_a_row(said: Said, table: Table) -> bool:
 
 def hits(said: Said, table: Table) -> Hits:
     """Pure and quick: for many tables, before any cell is looked at."""
-    text = _text(said.statement)
-    parts = [_find(text, part) for part in _parts(table.name)]
+    text = text_of(said.statement)
+    parts = [_find(text, part) for part in nouns_of(table.name)]
     found = [one for one in parts if one is not None]
     noun = bool(parts) and len(found) == len(parts) and _names_one(text, found[-1])
-    last = [*parts[-1:], *(_find(text, word) for word in _row_nouns(table.description))]
+    last = [*parts[-1:], *(_find(text, word) for word in row_nouns((table.description or "")[:_DESCRIPTION_CHARS]))]
     hinted = [one for one in last if one is not None]
     taken = frozenset(one.place for one in (*found, *hinted) if one.place is not None)
     columns = frozenset(name for name in _told(table) if _is_said(text, name, taken))
@@ -103,7 +111,7 @@ def belongs(said: Said, table: Table, cells: Mapping[str, Collection[str]] | Non
 def label_of(table: Table) -> str | None:
     """The column that says what a row is called: by its name, else the first one of text."""
     texts = [column.name for column in table.columns if column.type is ColumnType.STR and column.name != SOURCE_COLUMN]
-    named = (name for name in texts if any(part in lists.LABELS for part in map(fold, _pieces(name))))
+    named = (name for name in texts if any(part in lists.LABELS for part in map(fold, pieces_of(name))))
     return next(named, texts[0] if texts else None)
 
 
@@ -134,35 +142,21 @@ def phrases(statement: str) -> tuple[str, ...]:
 
 def has_name(said: Said, table: Table) -> bool:
     """Whether a claim names one thing: a proper name, a number of a model, a quoted word. Scripts without capital letters pass."""
-    text = _text(said.statement)
+    text = text_of(said.statement)
     if text.dense or not any(token.lower() != token.upper() for token in text.tokens):
         return True
     if re.search(r"[\"“”„«»]", said.statement):
         return True
-    own = {fold(part) for name in (table.name, *(column.name for column in table.columns)) for part in _pieces(name)}
+    own = {fold(part) for name in (table.name, *(column.name for column in table.columns)) for part in pieces_of(name)}
     for place, token in enumerate(text.tokens):
         small = fold(token)
-        if small in lists.NO_NAMES or any(_alike(small, one) or one.startswith(small[:6]) for one in own if len(one) > 2):
+        if small in lists.NO_NAMES or any(alike(small, one) or one.startswith(small[:6]) for one in own if len(one) > 2):
             continue
         if re.search(r"[^\W\d_]", token) and re.search(r"\d", token):
             return True
         if token[:1].isupper() and (place > 0 or not any(small in stop_words(language) for language in ("en", "de", "fr", "es"))):
             return True
     return False
-
-
-# -------------------------------------------------------------------------------------------------------------------- words
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """``tokens``: as written; ``words``: of each token its last part; ``dense``: runs of scripts without spaces."""
-
-    plain: str
-    tokens: tuple[str, ...]
-    words: tuple[Word, ...]
-    dense: str
-    language: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,94 +167,35 @@ class _Found:
     word: str
 
 
-@lru_cache(maxsize=512)
-def _text(statement: str) -> _Text:
-    plain = unicodedata.normalize("NFKC", statement)
-    tokens: list[str] = []
-    found: list[Word] = []
-    dense: list[str] = []
-    for match in re.finditer(r"[^\W_]+(?:['’-][^\W_]+)*", plain):
-        for word in words(match[0]):
-            if word.script in ("han", "hangul", "dense"):
-                dense.append(word.text)
-        parts = [word for word in words(match[0]) if word.script not in ("han", "hangul", "dense", "emoji")]
-        if parts:
-            tokens.append(match[0])
-            found.append(parts[-1])
-    latin = latin_languages([word.text for word in found if word.script == "latin"])[0]
-    return _Text(plain, tuple(tokens), tuple(found), "\n".join(dense).casefold(), latin)
-
-
-def _pieces(name: str) -> list[str]:
-    """``ElectricCars``, ``delivery_days`` → their words."""
-    return [piece for piece in _HUMP.split(unicodedata.normalize("NFKC", name)) if piece]
-
-
-def _parts(name: str) -> list[str]:
-    """Words of a table's name that say of what it is."""
-    pieces = [lists.LIST_ENDINGS.sub("", piece) or piece for piece in _pieces(name)]
-    kept = [piece for piece in pieces if fold(piece) not in lists.SMALL and not piece.isdigit()]
-    return kept or pieces
-
-
-def _row_nouns(description: str | None) -> list[str]:
-    return [match[1] or match[2] for match in lists.ROW_OF.finditer((description or "")[:500])][:3]
-
-
-def _told(table: Table) -> list[str]:
+def _told(table: Table) -> tuple[str, ...]:
     """Columns that a claim can be about."""
-    return [
+    return _telling(table.columns)
+
+
+@lru_cache(maxsize=2_048)
+def _telling(columns: tuple[Column, ...]) -> tuple[str, ...]:
+    return tuple(
         column.name
-        for column in table.columns
+        for column in columns
         if column.type is not ColumnType.VECTOR
         and not column.auto
         and column.name != SOURCE_COLUMN
-        and not all(fold(piece) in lists.NEVER for piece in _pieces(column.name))
-    ]
+        and not all(fold(piece) in lists.NEVER for piece in pieces_of(column.name))
+    )
 
 
-def _find(text: _Text, word: str) -> _Found | None:
+def _find(text: Text, word: str) -> _Found | None:
     """A word of a table in a claim, strictly."""
     if is_dense(word):
         small = word.casefold()
         return _Found(None, small) if len(small) > 1 and small in text.dense else None
-    wanted = next(iter(words(word)), None)
+    wanted = word_of(word)
     if wanted is None:
         return None
-    return next((_Found(place, word) for place, one in enumerate(text.words) if _is_word(one, wanted, text)), None)
+    return next((_Found(place, word) for place in text.places(wanted) if is_word(text.words[place], wanted, text)), None)
 
 
-def _is_word(one: Word, wanted: Word, text: _Text) -> bool:
-    if one.plain == wanted.plain:
-        return True
-    if one.script != wanted.script or one.script == "number":
-        return False
-    if _alike(one.plain, wanted.plain):
-        return True
-    languages = (text.language, "en") if one.script == "latin" else (other_language(one.script, text.plain),)
-    stems = [
-        (strip_marks(stem(language, one.text)), strip_marks(stem(language, wanted.text))) for language in languages if language
-    ]
-    if any(mine == theirs for mine, theirs in stems[:1]):
-        return True
-    if one.script != "latin":
-        return False
-    # "Holzlieferant" is a kind of "Lieferant": what a compound is stands at its end.
-    short = min((wanted.plain, *(theirs for _, theirs in stems)), key=len)
-    return len(short) >= _COMPOUND and any(
-        mine.endswith(short) and len(mine) >= len(short) + 3 for mine in (one.plain, *(mine for mine, _ in stems))
-    )
-
-
-def _alike(one: str, other: str) -> bool:
-    """One word in singular and plural, where the plural only adds letters; ``companies``, ``company``."""
-    short, long = sorted((one, other), key=len)
-    if len(short) >= 3 and long.startswith(short) and long[len(short) :] in ("", *lists.PLURALS):
-        return len(short) > 3 or long[len(short) :] in ("", "s")
-    return len(short) > 3 and short.endswith("y") and long == f"{short[:-1]}ies"
-
-
-def _names_one(text: _Text, found: _Found) -> bool:
+def _names_one(text: Text, found: _Found) -> bool:
     """Whether a noun is about one thing, and not about all of the kind."""
     if found.place is None:
         return re.search(lists.EVERY_DENSE + re.escape(found.word), text.dense) is None
@@ -273,18 +208,15 @@ def _names_one(text: _Text, found: _Found) -> bool:
     return any(token[:1].isupper() for token in text.tokens[found.place + 1 : found.place + 2])
 
 
-def _is_said(text: _Text, column: str, taken: Collection[int]) -> bool:
+def _is_said(text: Text, column: str, taken: Collection[int]) -> bool:
     """Whether a claim speaks of what a column holds; words at ``taken`` places name the table already."""
-    pieces = _pieces(column)
-    units = [piece for piece in map(fold, pieces[-1:]) if piece in lists.UNITS and len(pieces) > 1]
-    if units and lists.UNIT_PATTERNS[units[0]].search(text.plain):
+    unit, wanted = told_by(column)
+    if unit is not None and lists.UNIT_PATTERNS[unit].search(text.plain):
         return True
-    telling = [piece for piece in (pieces[:-1] if units else pieces) if fold(piece) not in lists.GENERIC]
-    wanted = telling or pieces
     return all(_is_piece_said(text, piece, taken) for piece in wanted)
 
 
-def _is_piece_said(text: _Text, piece: str, taken: Collection[int]) -> bool:
+def _is_piece_said(text: Text, piece: str, taken: Collection[int]) -> bool:
     if is_dense(piece):
         small = piece.casefold()
         if small in text.dense:
@@ -292,22 +224,13 @@ def _is_piece_said(text: _Text, piece: str, taken: Collection[int]) -> bool:
         # 交货天数 is spoken of as 交货期: half of a longer word, its beginning.
         half = small[: max(2, len(small) // 2)]
         return len(small) >= 4 and half in text.dense
-    wanted = next(iter(words(piece)), None)
+    wanted = word_of(piece)
     if wanted is None:
         return False
     return any(
-        place not in taken and (_is_word(one, wanted, text) or _begins_alike(one.plain, wanted.plain))
-        for place, one in enumerate(text.words)
+        place not in taken and (is_word(text.words[place], wanted, text) or begins_alike(text.words[place].plain, wanted.plain))
+        for place in text.places(wanted)
     )
-
-
-def _begins_alike(one: str, other: str) -> bool:
-    """``delivers``, ``delivery``."""
-    short, long = sorted((one, other), key=len)
-    if len(short) < 5:
-        return False
-    common = next((place for place, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
-    return common >= 5 and common >= _LOOSE * len(long)
 
 
 def _may_name(run: Sequence[str]) -> bool:

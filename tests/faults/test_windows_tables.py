@@ -67,6 +67,11 @@ async def test_a_claim_about_a_thing_of_a_table_becomes_its_row_once(stack: Star
         assert changed.state is LoopState.DONE
         assert await suppliers(s.memory, user) == [("Nordholz", "Kiel")]
         assert [table.name for table in await s.memory.knowledge.tables(user)] == ["Contacts", "Suppliers"]
+        # What was said, and how a table is called, is in the stores and not in Temporal.
+        for workflow_id in (user.consolidate_events_workflow_id, user.knowledge_workflow_id(loop.loop_id)):
+            history = await s.client.get_workflow_handle(workflow_id).fetch_history()
+            kept = b"".join(event.SerializeToString() for event in history.events)
+            assert not any(word in kept for word in (b"Nordholz", b"Suppliers", b"Kiel")), workflow_id
 
 
 async def test_a_user_without_tables_has_no_loop(stack: StartStack) -> None:

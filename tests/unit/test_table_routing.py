@@ -47,7 +47,9 @@ CITY_PLANS = table("Plans", {"name": "str", "budget_eur": "float", "deadline": "
         ("供应商北木所在城市是青岛", SUPPLIERS_ZH),
         ("Поставщик Нордхольц находится в другом городе, город Любек", table("Поставщики", {"имя": "str", "город": "str"})),
         ("The rental contract Harbour 7 ends on 3 May 2027.", CONTRACTS),
-        ("The car Kite of the maker Volta has a range of 515 km.", CARS),
+        ("The car Kite of the maker Volta has a range of 515 km.", table("Cars", {"model": "str", "range_km": "int"})),
+        ("Elektroauto Kite: Reichweite 515 km", table("Elektroautos", {"name": "str", "reichweite_km": "int"})),
+        ("공급업체 노르드홀츠의 도시는 뤼베크이다", table("공급업체", {"이름": "str", "도시": "str"})),
     ],
 )
 def test_a_claim_about_a_thing_of_the_table(statement: str, where: Table) -> None:
@@ -62,6 +64,8 @@ def test_a_claim_about_a_thing_of_the_table(statement: str, where: Table) -> Non
         ("Office supplies for the Kiel branch have a delivery time of 5 days.", SUPPLIERS),
         ("The city of Lübeck plans a new bridge.", SUPPLIERS),
         ("Volta has a range of shops in Norway.", CARS),
+        ("The car park of the Kiel office is 12 km away.", CARS),
+        ("Nordholz is a supplier of Volta's city cars.", CARS),
         ("The sales contract with Nordholz ends in May.", CONTRACTS),
         ("青岛的城市规划明年改变", SUPPLIERS_ZH),
         # Nothing that a column holds.

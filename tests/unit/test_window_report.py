@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from memory.model.category import Category
 from memory.model.contact import Contact
 from memory.model.items import Dropped, DropReason
+from memory.model.knowledge_loop import Loop, LoopState, Operation
 from memory.model.scope import Scope
 from memory.model.window import CategoryExtraction, CategoryOutcome, Extraction, Window, WindowState
+from starter.cli.window_view import loop_lines
 from starter.window_report import REASONS, counts_of, items_of
+from starter.windows import WindowView
 
 NOW = datetime(2026, 6, 17, 12, tzinfo=UTC)
 ADA = Contact(contact_id=7, first_name="Ada", surname="Holm", created_at=NOW, updated_at=NOW)
@@ -117,3 +121,14 @@ def test_the_counts_of_a_window_are_one_line() -> None:
     )
     told = counts_of(window.model_copy(update={"state": WindowState.PARTIAL, "outcomes": outcomes}))
     assert told == "knowledge 4 (+1 known), rolling summaries failed, 2 not taken"
+
+
+def test_the_loops_of_a_window_are_named_with_what_became_of_them() -> None:
+    loop = Loop("w1-ab", Operation.UPDATE, "Enter it.", "personal", NOW, parent="window:w1", only=("Suppliers",))
+    ended = replace(loop, loop_id="w1-cd", state=LoopState.FAILED, reason="spend_cap_reached", answer="Nothing\nwas done.")
+    window = Window(scope=Scope.of("acme", "ann"), window_id="w1", first_seq=1, last_seq=2, events=2, planned_at=NOW)
+    assert (window.origin, window.model_copy(update={"window_id": "chunk-ab"}).origin) == ("window:w1", "chunk:ab")
+    assert loop_lines(WindowView(window, (), "", None, (loop, ended))) == [
+        "into Suppliers: loop w1-ab, running",
+        "into Suppliers: loop w1-cd, failed (spend_cap_reached): Nothing was done.",
+    ]
