@@ -250,6 +250,12 @@ def bound(number: int, tenant: str = "acme", owner: str = "u/ann") -> tuple[Any,
 
 
 MINE = bound(0)
+
+
+def placed(sources: Sources, *place: Any) -> Any:
+    return sources.read(select(sources.rows(*place).subquery()))
+
+
 ATTACKS: dict[str, Callable[[Sources], Any]] = {
     "the table itself": lambda s: s.read(select(FACTS.c.fact_id)),
     "beside a place": lambda s: s.read(select(anns_facts(s), FACTS.c.statement)),
@@ -293,14 +299,14 @@ ATTACKS: dict[str, Callable[[Sources], Any]] = {
     "a place asked for as another": lambda s: s.rows(FACTS, BOBS, [FACTS.c.fact_id]),
     "a place asked for as another team": lambda s: s.rows(FACTS, Owner.team("acme", "support"), [FACTS.c.fact_id]),
     "a place of no records": lambda s: s.rows(TURNS, ANNS, [TURNS.c.tenant]),
-    "a place with a second table": lambda s: s.rows(FACTS, ANNS, [FACTS.c.fact_id, TASKS.c.task_id]),
-    "a place with a second table in its condition": lambda s: s.rows(
-        FACTS, ANNS, [FACTS.c.fact_id], FACTS.c.fact_id == TASKS.c.task_id
+    "a place with a second table": lambda s: placed(s, FACTS, ANNS, [FACTS.c.fact_id, TASKS.c.task_id]),
+    "a place with a second table in its condition": lambda s: placed(
+        s, FACTS, ANNS, [FACTS.c.fact_id], FACTS.c.fact_id == TASKS.c.task_id
     ),
-    "a place with a subquery": lambda s: s.rows(FACTS, ANNS, [FACTS.c.fact_id], exists().where(TASKS.c.task_id == "t1")),
-    "a place with plain SQL": lambda s: s.rows(FACTS, ANNS, [FACTS.c.fact_id], text("1 = 1 OR 1 = 1")),
-    "a place with a literal column": lambda s: s.rows(FACTS, ANNS, [literal_column("statement FROM facts --")]),
-    "a place with a piece that reads": lambda s: s.rows(FACTS, ANNS, [Fragment("(SELECT statement FROM facts)").label("x")]),
+    "a place with a subquery": lambda s: placed(s, FACTS, ANNS, [FACTS.c.fact_id], exists().where(TASKS.c.task_id == "t1")),
+    "a place with plain SQL": lambda s: placed(s, FACTS, ANNS, [FACTS.c.fact_id], text("1 = 1 OR 1 = 1")),
+    "a place with a literal column": lambda s: placed(s, FACTS, ANNS, [literal_column("statement FROM facts --")]),
+    "a place with a piece that reads": lambda s: placed(s, FACTS, ANNS, [Fragment("(SELECT statement FROM facts)").label("x")]),
     "plain SQL": lambda s: s.read(select(anns_facts(s)).where(text("1 = 1"))),
     "a literal column": lambda s: s.read(select(anns_facts(s), literal_column("(SELECT 1)"))),
     "a suffix": lambda s: s.read(select(anns_facts(s)).suffix_with("UNION SELECT * FROM facts")),

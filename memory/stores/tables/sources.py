@@ -8,7 +8,8 @@ the values of all these parameters before it reaches the database.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
@@ -70,18 +71,29 @@ class Sources:
         """The driver's own connection, for its limits."""
         return self._connection.connection.dbapi_connection
 
+    @contextmanager
+    def large(self) -> Generator[None]:
+        """For joins: PostgreSQL takes the rows of one knowledge table for few, and would compare all pairs of two of them."""
+        if self.dialect != "postgresql":
+            yield
+            return
+        self._connection.exec_driver_sql("SET enable_nestloop = off")
+        try:
+            yield
+        finally:
+            if not self._connection.invalidated:
+                self._connection.exec_driver_sql("RESET enable_nestloop")
+
     def rows(self, table: Table, owner: Owner, columns: Sequence[ColumnElement[Any]], *where: ColumnElement[bool]) -> Select[Any]:
         """What a statement may read from: these columns of the owner's rows. A part of a UNION, or by ``subquery()`` of a FROM."""
         if owner not in self._owners or table not in RECORD_TABLES:
             raise Unscoped("a view reads records of its own owners")
         number, self._count = self._count, self._count + 1
-        made: Select[Any] = select(*columns).where(
+        return select(*columns).where(
             table.c.tenant == bindparam(f"{_TENANT}{number}", owner.tenant),
             table.c.owner_key == bindparam(f"{_OWNER}{number}", owner.key),
             *where,
         )
-        _source(made)
-        return made
 
     def read(self, statement: Select[Any] | CompoundSelect[Any]) -> Sequence[Row[Any]]:
         """Run a SELECT over :meth:`rows` and nothing else."""
@@ -95,11 +107,15 @@ def sources_in(statement: Any) -> frozenset[int]:
     if not isinstance(statement, Select | CompoundSelect):
         raise Unscoped("records are read with a SELECT")
     found = set[int]()
-    _walk(statement, found)
+    _walk(statement, found, {})
     return frozenset(found)
 
 
-def _walk(part: Any, found: set[int]) -> None:
+def _walk(part: Any, found: set[int], seen: dict[int, Any]) -> None:
+    """``seen``: what was looked at, which the places of a chain of joins share many times over."""
+    if id(part) in seen:
+        return
+    seen[id(part)] = part
     if isinstance(part, Select) and any(isinstance(one, Table) for one in part.get_final_froms()):
         found.add(_source(cast("Select[Any]", part)))
         return
@@ -112,7 +128,7 @@ def _walk(part: Any, found: set[int]) -> None:
         raise Unscoped("a statement on the records reads from places that belong to an owner, and from nothing else")
     children = cast("Iterable[Any]", part.get_children())
     for child in children:
-        _walk(child, found)
+        _walk(child, found, seen)
 
 
 _COMPOSED: Final = (Select, CompoundSelect, Subquery, CTE, Alias, Join, FunctionElement, SelectBase)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Double, Text, and_, exists, literal, null, select, true, union_all
+from sqlalchemy import ColumnElement, Double, Integer, Text, and_, false, literal, null, select, true, union_all
 from sqlalchemy.dialects.postgresql import JSONB
 
 from memory.model.expression import Expression
@@ -25,8 +25,6 @@ from memory.stores.tables.sources import Sources
 
 __all__ = ["JoinPlan", "tables_in"]
 
-_ALL: Final = 2**62
-"""A limit that is none. SQLite puts a side with a limit into a table of its own, which it then makes an index for."""
 _NOTHING: Final[Mapping[ColumnType, str]] = {ColumnType.STR: "''", ColumnType.FLOAT: "0::float8"}
 _Place = tuple[ColumnElement[Any], ColumnElement[Any]]
 _KEYED: Final = frozenset(ColumnType) - {ColumnType.LIST, ColumnType.DICT, ColumnType.VECTOR}
@@ -142,13 +140,14 @@ class _Join:
             for i, pair in enumerate(given.places.values())
             for letter, one in zip("pk", pair, strict=True)
         ]
-        made_keys = [compiled.value(key).label(f"e{i}") for i, key in enumerate(keys)]
-        made = select(*columns, *sorts, *places, *made_keys)
+        made_keys = [self._key(compiled, key).label(f"e{i}") for i, key in enumerate(keys)]
+        made = select(*columns, *sorts, *places, *made_keys, literal(1, Integer).label("there"))
         if where is not None:
             made = made.where(compiled.condition(where.node))
+        # SQLite takes the rows of a table for few, and compares all pairs. What is recursive it takes for many, and makes an index.
+        rows = made.cte(f"{side.strip('_')}_{self._number}", recursive=self._sqlite)
         if self._sqlite:
-            made = made.limit(_ALL)
-        rows = made.cte(f"{side.strip('_')}_{self._number}")
+            rows = rows.union_all(select(*rows.c).where(false()))
         return _Side(
             rows,
             {name: rows.c[f"c{i}"] for i, name in enumerate(wanted)},
@@ -156,6 +155,14 @@ class _Join:
             {name: (rows.c[f"p{i}"], rows.c[f"k{i}"]) for i, name in enumerate(given.places)},
             tuple(rows.c[f"e{i}"] for i in range(len(keys))),
         )
+
+    def _key(self, compiled: Compiler, node: Node) -> ColumnElement[Any]:
+        value = compiled.value(node)
+        if not self._sqlite:
+            return value
+        # Only of a column with a type does SQLite make an index that it uses.
+        type_name = {ColumnType.STR: "TEXT", ColumnType.FLOAT: "REAL"}.get(ColumnType(node.kind or ColumnType.BOOL), "INTEGER")
+        return Fragment(f"CAST({{0}} AS {type_name})", [value], type_=value.type)
 
     def _on(self, left: _Side, right: _Side, equal: Sequence[tuple[Node, Node]], rest: Sequence[Node]) -> ColumnElement[bool]:
         conditions = [
@@ -184,12 +191,10 @@ class _Join:
                 return select(*wanted).select_from(left.rows.outerjoin(right.rows, on))
             case "right":
                 return select(*wanted).select_from(right.rows.outerjoin(left.rows, on))
-            case _ if self._sqlite:
-                return select(*wanted).select_from(left.rows.outerjoin(right.rows, on, full=True))
             case _:
-                # PostgreSQL has a full join for equalities only.
+                # In two parts: PostgreSQL has a full join for equalities only, SQLite makes no index for one.
                 alone = self._columns(None, right, left)
-                unmatched = select(*alone).where(~exists(select(literal(1)).select_from(left.rows).where(on).correlate(right.rows)))
+                unmatched = select(*alone).select_from(right.rows.outerjoin(left.rows, on)).where(left.rows.c.there.is_(None))
                 return union_all(select(*wanted).select_from(left.rows.outerjoin(right.rows, on)), unmatched)
 
     def _columns(self, left: _Side | None, right: _Side, like: _Side | None = None) -> list[ColumnElement[Any]]:

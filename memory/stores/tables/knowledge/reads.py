@@ -125,7 +125,8 @@ class KnowledgeReads:
                 wanted = select(*joined.columns.values()).order_by(*order).limit(limit).offset(offset)
                 return wanted if where is None else wanted.where(compile_condition(where, joined.columns, dialect, safe=safe))
 
-            return [shown(plan.types, row) for row in run(sources, build, timeout_s=self._timeout_s)]
+            with sources.large():
+                return [shown(plan.types, row) for row in run(sources, build, timeout_s=self._timeout_s)]
 
         return await self._database.read(work)
 
