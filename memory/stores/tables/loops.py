@@ -246,7 +246,6 @@ def _opened(loop: Loop) -> dict[str, Any]:
         "steps": 0,
         "input_tokens": 0,
         "output_tokens": 0,
-        "last_entry": 0,
         "created_at": to_utc(loop.created_at),
     }
 

@@ -88,7 +88,6 @@ class KnowledgeLoopRow(Row, Owned, table=True):
     steps: int = Field(sa_type=Integer)
     input_tokens: int = Field(sa_type=BigInteger)
     output_tokens: int = Field(sa_type=BigInteger)
-    last_entry: int = Field(sa_type=BigInteger)
     created_at: datetime = Field(sa_type=UtcDateTime)
     ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
@@ -117,7 +116,7 @@ KNOWLEDGE_ROWS: Final = Table(
     Column("row_key", BigInteger, nullable=False),
     Column("revision", BigInteger, nullable=False),
     *(Column(slot, BigInteger) for slot in INTEGER_SLOTS),
-    *(Column(slot, Double) for slot in FLOAT_SLOTS),
+    *(Column[Any](slot, Double[float]()) for slot in FLOAT_SLOTS),
     *(Column(slot, Text) for slot in TEXT_SLOTS),
     Column(MORE, JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")),
     PrimaryKeyConstraint("tenant", "owner_key", "table_id", "row_key", name="pk_knowledge_rows"),
