@@ -74,8 +74,8 @@ async def problem(call: Any, code: str) -> str:
 
 _COLUMNS = {
     "x": ColumnType.INT, "y": ColumnType.INT, "f": ColumnType.FLOAT, "g": ColumnType.FLOAT, "s": ColumnType.STR,
-    "t": ColumnType.STR, "b": ColumnType.BOOL, "d": ColumnType.DATE, "m": ColumnType.DATETIME, "tm": ColumnType.TIME, "td": ColumnType.TIMEDELTA,
-    "l": ColumnType.LIST, "o": ColumnType.DICT,
+    "t": ColumnType.STR, "b": ColumnType.BOOL, "d": ColumnType.DATE, "m": ColumnType.DATETIME, "tm": ColumnType.TIME,
+    "td": ColumnType.TIMEDELTA, "l": ColumnType.LIST, "o": ColumnType.DICT,
 }  # fmt: skip
 _ROWS: list[dict[str, Any]] = [
     {"x": 7, "y": -3, "f": 2.5, "g": 0.0, "s": " Straße ", "t": "a", "b": 1, "d": 20_000, "m": 10**15 + 5, "tm": 3_600_000_001,
@@ -89,7 +89,7 @@ _ROWS: list[dict[str, Any]] = [
      "tm": 1, "td": 86_400_000_000, "l": [[1], {"a": 1.0}], "o": {"t": None, "l": [1, "2"]}},
 ]  # fmt: skip
 EXPRESSIONS = """
-" | x+y | x-y | x*y | x//y | x%y | x/y | x**2 | x**3 | x**0 | x**70 | x**y | -x | +x | b+1 | x%3 | x//2 | (-x)//3 | x%-3
+x+y | x-y | x*y | x//y | x%y | x/y | x**2 | x**3 | x**0 | x**70 | x**y | -x | +x | b+1 | x%3 | x//2 | (-x)//3 | x%-3
 x+1-1 | x*0.1 | f+g | f*g | f/g | f-g | -f | f*f*f | f**2 | f**g | f**0.5 | g**-1 | x+f | f+1e308+1e308
 f*1e308*1e308-f*1e308*1e308 | ((x+y)*2-y)//3%5 | (x>1)+(y>1) | (x>1)==(y<1) | int(f) | int(g) | int(b) | float(x) | int(s)
 float(s) | int(t) | int(str(x)) | x>f | x==f | x!=f | x<=f | f>=x | x<2.5 | x>=2.5 | x==7.0 | x!=7.5 | x==9007199254740992.0
