@@ -75,7 +75,8 @@ class KnowledgeModelActivities:
 
     async def _ask(self, job: ThinkInput, hands: Hands, overview: Mapping[str, Any], entries: Sequence[Entry]) -> Entry:
         scope, loop = job.ref.user.scope, await self._desk.request(job.ref)
-        tools = () if job.last or job.structure else hands.tools.definitions(several_tables=len(overview) > 1)
+        # On the last step they are only shown (the conversation has calls of them), so that a prompt cache serves what it holds.
+        tools = () if job.structure else hands.tools.definitions(several_tables=len(overview) > 1)
         model = self._models.model(job.plan.model)
         view = LoopView(
             loop=loop,
