@@ -18,7 +18,18 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from bench.measures import answering, demo, knowledge_loop, locomo, search, tokens, turns, windows
+from bench.measures import (
+    answering,
+    demo,
+    knowledge_loop,
+    knowledge_reads,
+    knowledge_writes,
+    locomo,
+    search,
+    tokens,
+    turns,
+    windows,
+)
 from bench.results import BenchError, Row, results_table, write_results
 from memory.model.errors import AfterturnError
 
@@ -45,6 +56,10 @@ MEASURES: Final[dict[str, Measure]] = {
     "windows": Measure(windows.consolidating, "100 windows beside bare workflows with as many empty activities"),
     "extraction": Measure(windows.extraction, "model calls and tokens per 1,000 events"),
     "knowledge_loop": Measure(knowledge_loop.measure, "a knowledge loop of 10 steps beside a bare workflow of 20 empty activities"),
+    "knowledge_reads": Measure(
+        knowledge_reads.measure, "filter and reduce beside a table of one's own; overview among many tables", within_s=600.0
+    ),
+    "knowledge_writes": Measure(knowledge_writes.measure, "add_rows beside inserts by hand", within_s=600.0),
     "locomo": Measure(locomo.measure, "search_events on real conversations", within_s=900.0),
     "search_facts": Measure(search.measure, "search_facts among many facts", within_s=900.0),
     "demo": Measure(demo.demo, "make demo from a fresh clone", within_s=480.0),
