@@ -617,6 +617,27 @@ class TestEquations:
         assert await desk.column("Wide", "s24") == [None, "b"]
         assert (await desk.write(DeleteRows("twice == 3.0")))["details"]["length"] == 1
 
+    async def test_floats_beyond_the_slots_keep_every_digit(self, desk: Desk) -> None:
+        floats = [0.1 + 0.2, 1 / 3, 5e-324, 1.7976931348623157e308, 2.0**53 + 2, 123456789.12345679, None]
+        full = {f"f{number}": "float" for number in range(16)}
+        for name in ("Copied", "Moved", "Wide"):
+            await desk.write(CreateTable(name, None, full))
+        await desk.write(CreateTable("Narrow", None, {"a": "float", "b": "float"}))
+        await desk.write(AddRows("Narrow", [{"a": number, "b": number} for number in floats]))
+        await desk.write(AddRows("Wide", [{"f0": number} for number in floats]))
+        await desk.write(CopyColumn("Narrow", "a", "Copied"))
+        await desk.write(MoveColumn("Narrow", "b", "Moved"))
+        await desk.write(CreateDerivedColumn("Wide", "made", "f0"))
+        await desk.write(CreateEmptyColumn("Wide", "changed", "float"))
+        await desk.write(TransformColumn("Wide", "changed", "made"))
+        for table, column in (("Copied", "a"), ("Moved", "b"), ("Wide", "made"), ("Wide", "changed")):
+            assert list(map(repr, await desk.column(table, column))) == list(map(repr, floats)), (table, column)
+        # An int in a column of floats is one: divided, it has a fraction.
+        await desk.write(TransformColumn("Wide", "changed", "row_id + 1"))
+        await desk.write(CreateDerivedColumn("Wide", "half", "changed / 2"))
+        assert await desk.column("Wide", "half") == [(number + 1) / 2 for number in range(len(floats))]
+        assert (await desk.write(DeleteRows("f0 == 0.30000000000000004 and made == f0")))["details"]["length"] == 1
+
     async def test_what_cannot_be_is_refused(self, desk: Desk) -> None:
         await desk.write(AddRows("T", [{"name": "é" * 100_000}]))
         for change, code in REFUSED_EQUATIONS:

@@ -6,6 +6,7 @@ SQLite's own ``lower`` and ``upper`` know ASCII only; numbers, lists and dicts f
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -18,6 +19,7 @@ from memory.model.expression_value import value_of
 VALUE: Final = "knowledge_value"
 LOWER: Final = "knowledge_lower"
 UPPER: Final = "knowledge_upper"
+REAL_TEXT: Final = "knowledge_real_text"
 MAX_ARGUMENTS: Final = 100
 """Of 127 that SQLite takes."""
 
@@ -26,6 +28,7 @@ def add_functions(connection: sqlite3.Connection) -> None:
     connection.create_function(VALUE, -1, _value, deterministic=True)
     connection.create_function(LOWER, 1, _lower, deterministic=True)
     connection.create_function(UPPER, 1, _upper, deterministic=True)
+    connection.create_function(REAL_TEXT, 1, _real_text, deterministic=True)
 
 
 def program(node: Node, names: Sequence[str], containers: Sequence[str]) -> str:
@@ -60,3 +63,10 @@ def _lower(text: Any) -> Any:
 
 def _upper(text: Any) -> Any:
     return text.upper() if isinstance(text, str) else None
+
+
+def _real_text(number: Any) -> str | None:
+    """A float as JSON with all of its digits; SQLite writes 15 of up to 17."""
+    if not isinstance(number, int | float) or not math.isfinite(real := float(number)):
+        return None
+    return repr(real)

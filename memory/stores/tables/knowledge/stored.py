@@ -48,7 +48,7 @@ def including(key: str, value: ColumnElement[Any], type_: ColumnType, dialect: s
     """``more`` with this value in the column with this key; without it where the value is NULL."""
     more: ColumnElement[Any]
     if dialect == "sqlite":
-        stored = func.json(value) if type_ in JSON_TYPES else value
+        stored = func.json(_json_text(value, type_)) if type_ in (*JSON_TYPES, ColumnType.FLOAT) else value
         there = func.coalesce(_ROWS.more, func.json("{}"))
         more = func.json_set(there, f"$.{key}", stored, type_=_ROWS.more.type)
     else:
@@ -57,6 +57,11 @@ def including(key: str, value: ColumnElement[Any], type_: ColumnType, dialect: s
         path = cast(literal([key], ARRAY(Text)), ARRAY(Text))
         more = func.jsonb_set(there, path, stored, type_=_ROWS.more.type)
     return case((value.is_(None), without(key, dialect)), else_=more)
+
+
+def _json_text(value: ColumnElement[Any], type_: ColumnType) -> ColumnElement[Any]:
+    # SQLite's own JSON of a float has lost its last digits.
+    return func.knowledge_real_text(value, type_=Text()) if type_ is ColumnType.FLOAT else value
 
 
 def shown_row(table: Table, stored: Mapping[str, Any]) -> Row:
