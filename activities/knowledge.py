@@ -29,7 +29,17 @@ from memory.knowledge.results import ToolOutcome, written
 from memory.metering import Meter
 from memory.model.enablement import effective_enablement
 from memory.model.errors import AfterturnError, InvalidInput, StoreUnavailable
-from memory.model.knowledge_loop import MAX_ANSWER_BYTES, MAX_RESULT_BYTES, Entry, EntryKind, Limits, Loop, LoopState, Operation
+from memory.model.knowledge_loop import (
+    MAX_ANSWER_BYTES,
+    MAX_RESULT_BYTES,
+    Entry,
+    EntryKind,
+    Limits,
+    Loop,
+    LoopState,
+    Operation,
+    effect_key,
+)
 from memory.model.knowledge_steps import (
     CallKind,
     FinishInput,
@@ -126,7 +136,7 @@ class KnowledgeActivities:
         try:
             outcome = await hands.tools.run(
                 call,
-                effect=f"loop/{loop.loop_id}/{job.step}/{job.index}",
+                effect=effect_key(ref.user.scope, loop.loop_id, job.step, job.index),
                 said=said_by_caller(loop, entries),
                 moved=moved_by(loop, entries),
                 now=datetime.now(UTC),

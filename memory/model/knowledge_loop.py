@@ -8,6 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
+from memory.model.ids import short_hash
+from memory.model.scope import Scope
+
 MAX_REQUEST_BYTES: Final = 64 * 1024
 MAX_INSTRUCTIONS_BYTES: Final = 16 * 1024
 MAX_CONTEXT_MESSAGES: Final = 50
@@ -77,6 +80,12 @@ class Entry:
     body: Mapping[str, Any] = field(repr=False)
     number: int = 0
     at: datetime | None = None
+
+
+def effect_key(scope: Scope, loop_id: str, step: int, index: int) -> str:
+    """Idempotency key of one call's write. The effects of a team's tables are in one place, and loop ids are the callers' own: so
+    it names the user too."""
+    return f"loop/{short_hash(scope.tenant, scope.user, loop_id)}/{step}/{index}"
 
 
 @dataclass(frozen=True, slots=True)

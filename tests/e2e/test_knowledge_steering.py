@@ -451,6 +451,20 @@ async def test_a_destination_is_a_team_where_the_user_may_write(stack: StartStac
                 await s.memory.knowledge.update(user, "Cars.", destination="team:fleet" if user is stranger else "team:nowhere")
 
 
+async def test_members_of_a_team_may_choose_the_same_loop_id(stack: StartStack) -> None:
+    """The second one's rows are its own write, whatever the first one wrote in the same step of a loop of that name."""
+    async with stack(model=LoopModel([[CREATE], [add("Leaf")], "Done."])) as s:
+        who, colleague = s.user(), s.user()
+        for user in (who, colleague):
+            await s.parts.directory.set_teams(user, ["fleet"])
+        first = await s.memory.knowledge.update(who, "Cars.", destination="team:fleet", loop_id="daily")
+        assert (await first.result(60)).ok
+        s.parts.models.chat = LoopModel([[LOOK], [add("Zoe")], "Done."])  # type: ignore[attr-defined]
+        second = await s.memory.knowledge.update(colleague, "Cars.", destination="team:fleet", loop_id="daily")
+        assert (await second.result(60)).ok
+        assert await cars(s, who) == ["Leaf", "Zoe"]
+
+
 async def test_nobody_finds_the_loop_of_another_user(stack: StartStack) -> None:
     async with stack(model=LoopModel(["Done."])) as s:
         who = s.user()
