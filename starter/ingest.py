@@ -146,7 +146,9 @@ async def _rows(
     added = 0
     if new:
         description = f"From the file {parsed.name}" + (f", sheet {part.sheet}" if part.sheet else "")
-        import_id = short_hash(parsed.name, parsed.sha256, str(number), str(len(new)), _content(new[0]))
+        # What the table had given keys to when it was looked at: rows that were deleted since an earlier time come again.
+        state = "0" if stored is None else str(stored.next_key)
+        import_id = short_hash(parsed.name, parsed.sha256, str(number), str(len(new)), _content(new[0]), state)
         kinds = {column: column_type(values) for column, values in types.items()} | {SOURCE_FILE: "str", SOURCE_ROW: "int"}
         create = CreateTable(name, description, kinds)
         added = await knowledge.import_rows(who, name, new, destination=destination, create=create, import_id=import_id)

@@ -15,10 +15,11 @@ from memory.model.errors import InvalidInput
 from memory.model.ids import new_id, short_hash
 from memory.model.knowledge import PERSONAL, AddRows, CreateTable, FilterQuery, Row, Table, TableChange, ToolProblem
 from memory.model.knowledge_loop import Limits, Loop, LoopState, Operation
+from memory.model.knowledge_names import name_key
 from memory.model.owner import Owner, View
 from memory.model.scope import Scope
 from memory.ports import Directory
-from memory.ports.knowledge import KnowledgeTables
+from memory.ports.knowledge import KnowledgeTables, Repeated
 from starter.loops import Loops, Request
 from starter.steering import SteerableHandle
 from starter.who import Who, checked_limit, scope_of
@@ -106,7 +107,8 @@ class Knowledge:
 
     async def update(self, who: Who, text: str, **options: Any) -> SteerableHandle:
         """Have the tables say what ``text`` says: new facts, corrections, deletions that it asks for. Arguments and errors as
-        :meth:`ask`; ``destination`` is where new tables and rows go."""
+        :meth:`ask`; ``destination`` is where new tables and rows go. ``said``: where a program wrote ``text``, the messages of its
+        user, oldest first: only they can ask for a deletion then."""
         return await begun(self._loops, who, Request(operation=Operation.UPDATE, text=text, **_named(options)))
 
     async def refactor(self, who: Who, text: str, **options: Any) -> SteerableHandle:
@@ -190,26 +192,65 @@ class Knowledge:
             destination: ``personal`` or ``team:<id>``.
             description: of a new table.
             create: a new table as a whole: its key, its columns with their types.
-            import_id: makes a repeated call with the same rows the same import; a new id by default.
+            import_id: makes a repeated call with the same rows the same import, as long as the table is the same one; a new id by
+                default.
 
-        Returns how many rows were added.
+        Returns how many rows this call added: none where an earlier one with the same ``import_id`` did.
 
         Raises:
             InvalidInput: a name, a column or a value that cannot be; the batches before the one that the message names were added.
             NotPermitted: a team whose tables the user may only read.
         """
         owner, view = await self._destination(who, destination)
-        effect = f"import/{short_hash(import_id or new_id())}"
-        known = {one.name.casefold() for one in await self._tables.tables(view) if one.owner == owner}
-        if table.casefold() not in known:
-            await self._change(owner, create or CreateTable(table, description), f"{effect}/table", "the table")
-        added = 0
+        there = await self._table(owner, view, create or CreateTable(table, description))
+        # A table that was deleted and made anew is another one.
+        effect = f"import/{short_hash(import_id or new_id())}/{there.table_id}"
+        added = seen = 0
         waiting = iter(rows)
         while batch := list(islice(waiting, IMPORT_BATCH)):
-            what = f"rows {added + 1} to {added + len(batch)}"
-            await self._change(owner, AddRows(table, batch), f"{effect}/{added}", what)
-            added += len(batch)
+            what = f"rows {seen + 1} to {seen + len(batch)}"
+            written = await self._change(owner, AddRows(table, batch), f"{effect}/{seen}", what)
+            seen += len(batch)
+            added += 0 if isinstance(written, Repeated) else int(written["details"]["length"])
         return added
+
+    async def change(
+        self, who: Who, change: TableChange, *, destination: str = PERSONAL, change_id: str | None = None
+    ) -> Mapping[str, Any]:
+        """Make one change of a table without a loop, whole or not at all; gives what the tool of its name gives.
+
+        Args:
+            who: the user.
+            change: such as :class:`~memory.model.knowledge.TransformColumn`.
+            destination: ``personal`` or ``team:<id>``.
+            change_id: the same id again changes nothing and gives the first result; a new id by default.
+
+        Raises:
+            InvalidInput: what cannot be changed so; says why.
+            NotPermitted: a team whose tables the user may only read.
+        """
+        owner, _ = await self._destination(who, destination)
+        return await self._change(owner, change, f"change/{short_hash(change_id or new_id())}")
+
+    async def _table(self, owner: Owner, view: View, create: CreateTable) -> Table:
+        """The owner's table of this name, which is made where it is not there. Raises InvalidInput."""
+        if there := await self._named(owner, view, create.name):
+            return there
+        try:
+            # Its name says whether it is there, so that one that was deleted since an earlier import is made again.
+            await self._tables.write(owner, create, effect=f"import/{new_id()}/table", now=datetime.now(UTC))
+        except ToolProblem as problem:
+            made = await self._named(owner, view, create.name) if problem.code == "name_taken" else None
+            if made is None:
+                raise InvalidInput(f"the table: {problem.message}") from None
+            return made  # by another call at the same time
+        if there := await self._named(owner, view, create.name):
+            return there
+        raise InvalidInput(f"the table {ascii(create.name)[:80]} was deleted while rows were about to be added")
+
+    async def _named(self, owner: Owner, view: View, name: str) -> Table | None:
+        tables = await self._tables.tables(view)
+        return next((one for one in tables if one.owner == owner and name_key(one.name) == name_key(name)), None)
 
     async def _destination(self, who: Who | None, destination: str) -> tuple[Owner, View]:
         if who is None:
@@ -219,8 +260,8 @@ class Knowledge:
         team = destination.partition(":")[2]
         return Owner.team(scope.tenant, team) if team else Owner.user(scope), await self._view(scope)
 
-    async def _change(self, owner: Owner, change: TableChange, effect: str, what: str) -> None:
-        await _mendable(self._tables.write(owner, change, effect=effect, now=datetime.now(UTC)), what)
+    async def _change(self, owner: Owner, change: TableChange, effect: str, what: str = "") -> Mapping[str, Any]:
+        return await _mendable(self._tables.write(owner, change, effect=effect, now=datetime.now(UTC)), what)
 
     async def _view(self, scope: Scope) -> View:
         return View.of(scope, await self._directory.teams(scope))
@@ -240,6 +281,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "limits": "limits",
     "loop_id": "loop_id",
     "language_model": "model",
+    "said": "said",
 }
 
 

@@ -19,6 +19,10 @@ from memory.model.scope import Scope
 from memory.ports.pipeline import Usage
 
 
+class Repeated(dict[str, Any]):
+    """What :meth:`KnowledgeTables.write` gives where an earlier call with the same effect key made the change: its result."""
+
+
 class KnowledgeTables(Protocol):
     """Typed tables of users and teams. Reads run in the database and are bounded."""
 
@@ -29,7 +33,8 @@ class KnowledgeTables(Protocol):
     async def write(self, owner: Owner, change: TableChange, *, effect: str, now: datetime) -> Mapping[str, Any]:
         """Make one change, whole or not at all, and return what its tool returns.
 
-        ``effect``: the same key again changes nothing and gives the first result. Raises ToolProblem, StoreUnavailable.
+        ``effect``: the same key again changes nothing and gives the first result, as :class:`Repeated`.
+        Raises ToolProblem, StoreUnavailable.
         """
         ...
 

@@ -29,6 +29,7 @@ from memory.model.knowledge import (
     VectorizeColumn,
 )
 from memory.model.owner import Owner, View
+from memory.ports.knowledge import Repeated
 from memory.stores.tables.columns import to_utc
 from memory.stores.tables.engine import Database
 from memory.stores.tables.knowledge import columns, equations, schema, transfer, writes
@@ -85,7 +86,7 @@ class SqlKnowledge(KnowledgeReads):
             records.lock()
             before = records.row(_EFFECT, {"b_key": key})
             if before is not None:
-                return before.result
+                return Repeated(before.result)
             result = do(Work(records, owner, moment, connection.dialect.name), change)
             row = {"store": _STORE, "effect_key": key, "result": dict(result), "applied_at": moment}
             records.insert(EFFECTS, [row])
