@@ -476,6 +476,36 @@ class TestColumns:
         assert result["details"]["also_deleted"] == ["name_vector"]
         assert [column.name for column in (await desk.table("Companies")).columns] == ["founded", "size"]
 
+    async def test_an_embedded_expression_follows_a_rename_whatever_its_text_holds(self, desk: Desk) -> None:
+        sources = {
+            '"a\u2028b\x0cc\x85d " + name': '"a\u2028b\x0cc\x85d " + title',
+            'name + """name\ny""" + name': 'title + """name\ny""" + title',
+            "{name}\r\n + ' é🦊 ' + name\r + name  # name": "{title}\r\n + ' é🦊 ' + title\r + title  # name",
+            "name\\\n + str(name)": "title\\\n + str(title)",
+        }
+        for number, source in enumerate(sources):
+            await desk.write(VectorizeColumn("Companies", source, f"v{number}"))
+        await desk.write(RenameColumn("Companies", "name", "title"))
+        columns = (await desk.table("Companies")).columns
+        assert [column.source for column in columns if column.source] == list(sources.values())
+        assert (await desk.write(DeleteColumn("Companies", "size")))["details"] == {"table": "Companies", "column": "size"}
+        gone = (await desk.write(DeleteColumn("Companies", "title")))["details"]["also_deleted"]
+        assert gone == [f"v{number}" for number in range(len(sources))]
+
+    async def test_a_column_stays_fit_for_what_is_embedded_of_it(self, desk: Desk) -> None:
+        await desk.write(VectorizeColumn("Companies", "name.lower()", "low"))
+        await desk.write(VectorizeColumn("Companies", "str(size) + str(name)", "both"))
+        await desk.refused(TransformColumn("Companies", "name", "len(name)"), "bad_expression", "low", "name.lower()", "Delete")
+        await desk.write(TransformColumn("Companies", "size", "int(size)"))
+        await desk.write(TransformColumn("Companies", "name", "name.upper()"))
+        for name in ("founded", "low"):
+            await desk.write(DeleteColumn("Companies", name))
+        await desk.write(TransformColumn("Companies", "name", "len(name)"))
+        await desk.write(VectorizeColumn("Companies", "str(name) + " * 29 + " " * 9_600 + "str(name)", "long"))
+        await desk.refused(RenameColumn("Companies", "name", "name_of_it"), "bad_expression", "long", "10000")
+        gone = (await desk.write(DeleteColumn("Companies", "name")))["details"]["also_deleted"]
+        assert gone == ["both", "long"]
+
     async def test_what_cannot_be_is_refused(self, desk: Desk) -> None:
         await desk.write(CreateTable("Empty"))
         await desk.write(CreateTable("Taken", None, {"name": "int"}))

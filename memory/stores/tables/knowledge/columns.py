@@ -5,13 +5,12 @@ A column that goes leaves its slot empty in every row, in the same transaction: 
 
 from __future__ import annotations
 
-import io
-import tokenize
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from memory.model.expression import parse_expression
+from memory.model.expression_names import names_in, renamed_in
 from memory.model.knowledge import (
     Column,
     ColumnType,
@@ -23,7 +22,7 @@ from memory.model.knowledge import (
     VectorizeColumn,
 )
 from memory.model.knowledge_names import normal_name
-from memory.model.knowledge_values import checked_type
+from memory.model.knowledge_values import checked_type, shortened
 from memory.stores.tables.knowledge.catalogue import Entry
 from memory.stores.tables.knowledge.stored import without
 from memory.stores.tables.knowledge.work import ROWS, Work, column_of, done, free_column_name, with_column
@@ -55,7 +54,9 @@ def rename_column(work: Work, change: RenameColumn) -> Mapping[str, Any]:
 
     columns = tuple(map(renamed, table.columns))
     unique_key = new if old == table.unique_key else table.unique_key
-    work.save(replace(entry, table=replace(table, columns=columns, unique_key=unique_key)))
+    renamed_table = replace(table, columns=columns, unique_key=unique_key)
+    check_dependants(table, renamed_table, old)
+    work.save(replace(entry, table=renamed_table))
     return done("column renamed successfully", table=table.name, old_name=old, new_name=new)
 
 
@@ -107,7 +108,7 @@ def drop_column(work: Work, entry: Entry, column: Column) -> tuple[Entry, Mappin
     for other in table.columns:
         if other is column:
             continue
-        if other.source is not None and column.name in names_in(table, other.source):
+        if other.source is not None and column.name in names_in(other.source):
             also.setdefault("also_deleted", []).append(other.name)
             continue
         if other.within == column.name:
@@ -131,48 +132,28 @@ def clear(work: Work, table: Table, column: Column) -> None:
         work.records.update(KNOWLEDGE_ROWS, mine, ROWS.more.is_not(None), values={MORE: without(column.key, work.dialect)})
 
 
-def names_in(table: Table, expression: str) -> frozenset[str]:
-    """Columns that a stored expression speaks of."""
-    return parse_expression(expression, types_of(table)).names
+def check_dependants(before: Table, after: Table, name: str) -> None:
+    """Raises ToolProblem where what is embedded of a column does not fit it any more.
+
+    Args:
+        before, after: the table without and with the change, its columns in the same order.
+        name: that the column had before.
+    """
+    for old, column in zip(before.columns, after.columns, strict=True):
+        if old.source is None or column.source is None or name not in names_in(old.source):
+            continue
+        try:
+            check_source(after, column.source)
+        except ToolProblem as error:
+            raise ToolProblem(
+                error.code,
+                f"{column.name} is embedded from {shortened(column.source)}, which {name} would not fit any more:"
+                f" {error.message[:300]}; nothing was changed. Delete {column.name} first, or make another column with"
+                f" create_derived_column",
+            ) from None
 
 
 def types_of(table: Table) -> dict[str, ColumnType]:
     """Of what an expression may name."""
     columns = {column.name: column.type for column in table.columns if column.type is not ColumnType.VECTOR}
     return {table.unique_key: ColumnType.INT, **columns}
-
-
-def renamed_in(expression: str, old: str, new: str) -> str:
-    """The expression over a column that has got another name. Names of methods and functions stay."""
-    pieces: list[str] = []
-    lines = expression.splitlines(keepends=True)
-    tokens = _tokens(expression)
-    at = (1, 0)
-    for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
-        is_column = token.type == tokenize.NAME and normal_name(token.string) == old
-        is_part = (before is not None and before.string == ".") or (after is not None and after.string == "(")
-        if is_column and not is_part:
-            pieces += [_between(lines, at, token.start), new]
-            at = token.end
-    return "".join(pieces) + _between(lines, at, (len(lines) + 1, 0))
-
-
-def _tokens(expression: str) -> list[tokenize.TokenInfo]:
-    # It was parsed when it was stored, in brackets too: there a line break is no end.
-    shifted = list(tokenize.generate_tokens(io.StringIO(f"({expression}\n)").readline))
-    tokens = [one for one in shifted if one.type not in (tokenize.NEWLINE, tokenize.NL, tokenize.ENDMARKER, tokenize.COMMENT)]
-    return [_unshifted(one) for one in tokens[1:-1]]
-
-
-def _unshifted(token: tokenize.TokenInfo) -> tokenize.TokenInfo:
-    (row, start), (end_row, end) = token.start, token.end
-    return token._replace(start=(row, start - (row == 1)), end=(end_row, end - (end_row == 1)))
-
-
-def _between(lines: list[str], start: tuple[int, int], end: tuple[int, int]) -> str:
-    if start[0] > len(lines):
-        return ""
-    if start[0] == end[0]:
-        return lines[start[0] - 1][start[1] : end[1]]
-    last = lines[end[0] - 1][: end[1]] if end[0] <= len(lines) else ""
-    return lines[start[0] - 1][start[1] :] + "".join(lines[start[0] : end[0] - 1]) + last

@@ -26,7 +26,7 @@ from memory.model.knowledge import (
     TransformColumn,
 )
 from memory.stores.tables.knowledge.catalogue import Entry, entries_of, fits_slot, free_slot
-from memory.stores.tables.knowledge.columns import deletable, types_of
+from memory.stores.tables.knowledge.columns import check_dependants, deletable, types_of
 from memory.stores.tables.knowledge.compile import compile_condition, compile_value
 from memory.stores.tables.knowledge.stored import JSON_TYPES, cell, including, without
 from memory.stores.tables.knowledge.work import ROWS, Work, done, whole_number, with_column
@@ -55,7 +55,10 @@ def create_derived_column(work: Work, change: CreateDerivedColumn) -> Mapping[st
 
 
 def transform_column(work: Work, change: TransformColumn) -> Mapping[str, Any]:
-    """The column gets the type of the equation; one of floats stays so where the equation gives ints."""
+    """The column gets the type of the equation; one of floats stays so where the equation gives ints.
+
+    Refused where something is embedded of the column that its new type does not fit.
+    """
     entry = work.entry(change.table)
     table = entry.table
     column = deletable(table, change.column_name)
@@ -67,6 +70,8 @@ def transform_column(work: Work, change: TransformColumn) -> Mapping[str, Any]:
         type_ = ColumnType.FLOAT
     slot = column.slot if fits_slot(column.slot, type_) else free_slot(table.columns, type_)
     made = replace(column, type=type_, slot=slot, auto=False, within=None)
+    changed, also = _replaced(entry, column, made)
+    check_dependants(table, changed.table, column.name)
     values = _put(made, compile_value(expression, _cells(table, work.dialect), work.dialect), work.dialect)
     if column.slot is not None and column.slot != slot:
         values[column.slot] = None
@@ -76,8 +81,7 @@ def transform_column(work: Work, change: TransformColumn) -> Mapping[str, Any]:
         values["revision"] = ROWS.revision + 1
         work.records.update(KNOWLEDGE_ROWS, ROWS.table_id == table.table_id, values=values)
         _check_size(work, table, made)
-    entry, also = _replaced(entry, column, made)
-    work.save(entry)
+    work.save(changed)
     return done("column transformed successfully", table=table.name, column=made.name, type=type_.value, **also)
 
 
