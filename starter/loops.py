@@ -76,6 +76,7 @@ class Request:
     limits: Limits | None = None
     loop_id: str | None = None
     model: str | None = None
+    said: Sequence[str] | None = None
 
 
 class Loops:
@@ -298,6 +299,7 @@ def _checked(request: Request, most: Limits, now: datetime) -> Loop:
         clarify=request.clarify is True,
         limits=_limits(request.limits, most),
         model=request.model or "",
+        said=None if request.said is None else _said(request.said),
     )
 
 
@@ -313,6 +315,20 @@ def said_text(text: str, what: str, max_bytes: int = MAX_INTERJECTION_BYTES) -> 
     if not clean.strip():
         raise InvalidInput(f"{what} is empty")
     return redact(clean).text
+
+
+def _said(texts: Sequence[str]) -> tuple[str, ...]:
+    """The newest that there is room for: what is not there asks for nothing."""
+    if isinstance(texts, str | bytes) or not all(isinstance(text, str) for text in texts):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput("said is a list of texts: the messages of the user, oldest first")
+    kept: list[str] = []
+    room = MAX_CONTEXT_BYTES // 4
+    for text in reversed(texts[-MAX_CONTEXT_MESSAGES:]):
+        room -= len(text) if len(text) > room else len(text.encode("utf-8", "surrogatepass"))
+        if room < 0:
+            break
+        kept.append(redact(clean_text(text)).text)
+    return tuple(reversed(kept))
 
 
 def _context(messages: Sequence[Mapping[str, str]]) -> tuple[Mapping[str, str], ...]:

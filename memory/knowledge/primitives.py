@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 from pydantic import AwareDatetime, Field
@@ -18,7 +18,7 @@ MAX_ROWS: Final = 200
 
 
 class Calls:
-    """Of one user. ``limit``: added to every request for a change."""
+    """Of one user. ``said``: goes with every request for a change, as what alone can ask for a deletion; None: its text can."""
 
     def __init__(
         self,
@@ -27,13 +27,13 @@ class Calls:
         *,
         wait_s: float,
         files: Callable[[str], Awaitable[bytes]] | None,
-        limit: str,
+        said: Sequence[str] | None,
     ) -> None:
         self._client = client
         self._who = who
         self._wait_s = wait_s
         self._files = files
-        self._limit = limit
+        self._said = {} if said is None else {"said": tuple(said)}
 
     # ------------------------------------------------------------------------------------------------------------- operations
 
@@ -60,7 +60,7 @@ class Calls:
         Returns:
             {"state", "answer", "loop_id"}
         """
-        return await self._answer(await self._client.knowledge.update(self._who, self._limited(text), destination=destination))
+        return await self._answer(await self._client.knowledge.update(self._who, text, destination=destination, **self._said))
 
     async def knowledge_refactor(self, *, text: str, destination: str = PERSONAL) -> Any:
         """Have the user's knowledge tables restructured: no duplication, clear names, keys. Only when the user wants it.
@@ -72,7 +72,7 @@ class Calls:
         Returns:
             {"state", "answer", "loop_id"}; the answer is a migration report.
         """
-        return await self._answer(await self._client.knowledge.refactor(self._who, self._limited(text), destination=destination))
+        return await self._answer(await self._client.knowledge.refactor(self._who, text, destination=destination, **self._said))
 
     async def contacts_ask(self, *, text: str) -> Any:
         """Have a question about the people the user deals with answered. Read only.
@@ -88,7 +88,7 @@ class Calls:
         Args:
             text: What shall be true.
         """
-        return await self._answer(await self._client.contacts.update(self._who, self._limited(text)))
+        return await self._answer(await self._client.contacts.update(self._who, text, **self._said))
 
     async def tasks_ask(self, *, text: str) -> Any:
         """Have a question about the user's tasks answered. Read only.
@@ -104,7 +104,7 @@ class Calls:
         Args:
             text: What shall be true.
         """
-        return await self._answer(await self._client.tasks.update(self._who, self._limited(text)))
+        return await self._answer(await self._client.tasks.update(self._who, text, **self._said))
 
     # --------------------------------------------------------------------------------------------------------------- searches
 
@@ -194,9 +194,6 @@ class Calls:
         return {"name": parsed.name, "format": parsed.format, "parts": parts, "of": len(parsed.parts), "notes": parsed.notes}
 
     # ------------------------------------------------------------------------------------------------------------------ parts
-
-    def _limited(self, text: str) -> str:
-        return f"{text.rstrip()}\n\n{self._limit}" if self._limit else text
 
     async def _answer(self, handle: Any) -> Mapping[str, Any]:
         try:

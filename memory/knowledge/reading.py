@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from memory.model.knowledge_loop import Entry, EntryKind, Loop
 
@@ -31,8 +32,32 @@ def in_reading_order(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def said_by_caller(loop: Loop, entries: Sequence[Entry]) -> list[str]:
-    """The caller's own words in this loop, and nothing else: its request, interjections, answers to clarifications."""
-    return [loop.text, *(text for entry in entries if entry.kind in _SAID if isinstance(text := entry.body.get("text"), str))]
+    """The caller's own words in this loop, and nothing else: its request (or what it was made from, where a program wrote it),
+    interjections, answers to clarifications."""
+    begun = [loop.text] if loop.said is None else loop.said
+    return [*begun, *(text for entry in entries if entry.kind in _SAID if isinstance(text := entry.body.get("text"), str))]
+
+
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """What was accepted from those who steer a loop, as its entries tell. ``newest``: number of the last interjection or answer.
+    ``thought``: the last step that has a reply."""
+
+    newest: int = 0
+    paused: bool = False
+    stopping: bool = False
+    thought: int = 0
+
+
+def steered(entries: Sequence[Entry]) -> Steered:
+    """Entries by number. So a run that begins in the place of one that was lost knows what that one had been told."""
+    pauses = [bool(entry.body.get("paused")) for entry in entries if entry.kind is EntryKind.PAUSE]
+    return Steered(
+        newest=max((entry.number for entry in entries if entry.kind in _SAID), default=0),
+        paused=bool(pauses) and pauses[-1],
+        stopping=any(entry.kind is EntryKind.STOP for entry in entries),
+        thought=max((entry.step for entry in entries if entry.kind is EntryKind.MODEL), default=0),
+    )
 
 
 def last_answer(entries: Sequence[Entry], *, structured: bool = False) -> str | None:

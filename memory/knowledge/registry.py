@@ -18,7 +18,6 @@ from typing import Any, Final, Protocol
 from pydantic_core import to_jsonable_python
 
 from memory.knowledge.arguments import Tool, tool
-from memory.knowledge.guard_request import asks_for_a_deletion
 from memory.knowledge.primitives import Calls
 from memory.knowledge.results import ToolOutcome, problem, rendered
 from memory.model.errors import AfterturnError, InvalidInput, MemoryUnavailable, NotPermitted
@@ -40,7 +39,6 @@ NAMES: Final = (
     "files.parse",
 )
 WAIT_S: Final = 120.0
-_NO_DELETION: Final = "Do not delete anything."
 
 
 class Client(Protocol):
@@ -82,8 +80,8 @@ class Primitives(Mapping[str, Primitive]):
         who: the user.
         wait_s: so long is waited for the answer of a loop; then its id is given, and it goes on.
         files: where ``files.parse`` gets its bytes; without it there is no such primitive.
-        said: the user's own messages of this conversation. Where they are given, what the agent writes deletes something only if
-            the user asked for a deletion. Without them the agent's words count as the caller's.
+        said: the user's own messages of this conversation, oldest first. Where they are given, only they can ask for a deletion,
+            of what and of which kind; what the agent writes cannot. Without them the agent's words count as the caller's.
         names: these primitives only; all by default.
     """
 
@@ -100,8 +98,7 @@ class Primitives(Mapping[str, Primitive]):
         unknown = sorted(set(names or ()) - set(NAMES))
         if unknown:
             raise InvalidInput(f"there is no primitive {ascii(unknown[0])[:40]}; there are {', '.join(NAMES)}")
-        limit = "" if said is None or asks_for_a_deletion(said) else _NO_DELETION
-        calls = Calls(client, who, wait_s=wait_s, files=files, limit=limit)
+        calls = Calls(client, who, wait_s=wait_s, files=files, said=said)
         self._all: dict[str, Primitive] = {}
         for name in NAMES if names is None else names:
             if name == "files.parse" and files is None:

@@ -61,6 +61,8 @@ class EntryKind(StrEnum):
     """``body``: {"clarification", "text"}; the key is ``answer/<clarification's key>``, so the first answer stays."""
     STOP = "stop"
     """``body``: {"reason"}."""
+    PAUSE = "pause"
+    """``body``: {"paused"}: true for a pause, false for going on. Here, so that a run that begins again knows it."""
     SIDE_QUESTION = "side_question"
     """``body``: {"text"}."""
     SIDE_ANSWER = "side_answer"
@@ -106,7 +108,8 @@ class Loop:
     ``parent``: of a loop that a tool call of another one started, that one's id; of one that a window opened, ``window:<id>`` or
     ``chunk:<id>``. ``only``: names of the only tables whose rows its calls may add and change, and they may change nothing else;
     empty: no such bound. ``answer``: text; ``structured``: where a schema was given. ``model`` empty: as the settings of the worker
-    say.
+    say. ``said``: where a program wrote ``text``, what its user has said; only that can ask for a deletion. None: ``text`` is the
+    caller's own.
     """
 
     loop_id: str
@@ -122,6 +125,7 @@ class Loop:
     model: str = ""
     parent: str | None = None
     only: Sequence[str] = ()
+    said: Sequence[str] | None = field(default=None, repr=False)
     state: LoopState = LoopState.RUNNING
     answer: str | None = field(default=None, repr=False)
     structured: Any = field(default=None, repr=False)

@@ -103,6 +103,13 @@ class TestOpening:
         assert [loop.loop_id for loop in await loops.loops(ANN, state=LoopState.DONE)] == ["l1"]
         assert await loops.loops(OTHER_ANN) == []
 
+    async def test_what_the_user_said_is_kept_and_nothing_is_not_no_such_thing(self, loops: LoopStore) -> None:
+        for number, said in enumerate((None, (), ("Delete Volta.", "No!"))):
+            await loops.open(ANN, a_loop(f"l{number}", said=said))
+            found = await loops.loop(ANN, f"l{number}")
+            assert found is not None
+            assert found.said == said
+
     async def test_those_that_a_window_opened_and_that_wait(self, loops: LoopStore) -> None:
         for number, (scope, parent) in enumerate(
             ((ANN, "window:w1"), (BOB, "chunk:ab"), (ANN, "window:w51"), (ANN, None), (ANN, "l0"), (ANN, "window:w101"))

@@ -231,6 +231,8 @@ def _opened(loop: Loop) -> dict[str, Any]:
     }
     if loop.only:
         request["only"] = _bounded(list(loop.only), MAX_INSTRUCTIONS_BYTES, "the names of tables")
+    if loop.said is not None:
+        request["said"] = _bounded(list(loop.said), MAX_CONTEXT_BYTES, "what the user has said")
     for name in (loop.loop_id, loop.destination, loop.model, loop.parent or ""):
         _check_name(name)
     return {
@@ -266,6 +268,7 @@ def _loop(row: Row[Any]) -> Loop:
         model=row.model,
         parent=row.parent,
         only=tuple(row.request.get("only") or ()),
+        said=None if row.request.get("said") is None else tuple(row.request["said"]),
     )
     return replace(
         loop,
