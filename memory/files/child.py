@@ -7,7 +7,7 @@ import sys
 from typing import Final
 
 from memory.files.document import MAX_PARTS, MAX_TEXT_CHARS, ChildReply, Part
-from memory.files.readers import READERS, Unreadable
+from memory.files.readers import Unreadable, read
 
 MAX_MEMORY_BYTES: Final = 2 * 1024**3
 MAX_CPU_S: Final = 110
@@ -34,7 +34,8 @@ def _read(kind: str, data: bytes) -> ChildReply:
     parts: list[Part] = []
     notes: list[str] = []
     chars = 0
-    for part in READERS[kind](data, notes):
+    reading = read(kind, data, notes)
+    for part in reading:
         if len(parts) >= MAX_PARTS:
             notes.append(f"only the first {MAX_PARTS} parts were read")
             break
@@ -43,6 +44,7 @@ def _read(kind: str, data: bytes) -> ChildReply:
             notes.append(f"only the first {len(parts)} parts were read: more than {MAX_TEXT_CHARS} characters of text")
             break
         parts.append(part)
+    reading.close()
     if not any(part.text.strip() or part.rows for part in parts):
         raise Unreadable(f"the {kind} file has no text" + (" (pages that are pictures are not read)" if kind == "pdf" else ""))
     return ChildReply(parts=tuple(parts), notes=tuple(notes))

@@ -43,7 +43,13 @@ async def parse(data: bytes | Path, *, name: str | None = None, timeout_s: float
         raise InvalidInput(f"the file has {len(data)} bytes; at most {MAX_FILE_BYTES} are read")
     reply = await _in_a_process(kind, data, timeout_s)
     digest = hashlib.sha256(data).hexdigest()
-    return ParsedFile(name=PurePath(name).name, format=kind, sha256=digest, parts=reply.parts, notes=reply.notes)
+    return ParsedFile(
+        name=PurePath(name).name.encode("utf-8", "replace").decode().replace("\0", ""),
+        format=kind,
+        sha256=digest,
+        parts=reply.parts,
+        notes=reply.notes,
+    )
 
 
 def _read(path: Path) -> bytes:

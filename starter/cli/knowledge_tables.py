@@ -254,14 +254,14 @@ def _rows_of(data: bytes, kind: str) -> list[dict[str, Any]]:
     """Rows of a file that `export` wrote, or of any CSV with a header: names become snake_case, numbers become numbers."""
     from pydantic import TypeAdapter, ValidationError
 
-    from memory.files.readers import Unreadable, read_csv
+    from memory.files.readers import Unreadable, read
     from memory.model.errors import InvalidInput
     from starter.ingest import SOURCES, column_names, typed_column
 
     if kind == "csv":
         notes: list[str] = []
         try:
-            parts = list(read_csv(data, notes))
+            parts = list(read("csv", data, notes))
         except (Unreadable, csv.Error) as error:
             raise InvalidInput(f"the file is no CSV that can be read: {error}") from None
         if not parts:

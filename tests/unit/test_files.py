@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from datetime import datetime
 from pathlib import Path
 
 import psutil
@@ -16,6 +17,7 @@ from memory.files import FORMATS, parse
 from memory.files.document import MAX_FILE_BYTES
 from memory.files.readers import MAX_UNPACKED_BYTES, SECTION_CHARS
 from memory.model.errors import InvalidInput
+from memory.model.knowledge import MAX_TEXT_BYTES
 
 
 def pdf(*pages: str) -> bytes:
@@ -111,11 +113,54 @@ async def test_html_loses_scripts_and_keeps_tables() -> None:
         ("a,b\nKöln,Straße\nMünchen,Allee\n".encode("latin-1"), (("Köln", "Straße"), ("München", "Allee"))),
         (b'a,b\n"two\nlines","say ""hi"""\n', (("two\nlines", 'say "hi"'),)),
         (b"a,b,c\n1\n", (("1", None, None),)),
+        (
+            b"id,quote,note\n1,'x',\"y, z\"\n2,'a',\"b, c\"\n3,'k',\"l, m\"\n",
+            (("1", "'x'", "y, z"), ("2", "'a'", "b, c"), ("3", "'k'", "l, m")),
+        ),
+        (b'id, text\n1, "a, b"\n2, c\n', (("1", "a, b"), ("2", "c"))),
+        (b"a,b\nx\x00y,\x00\n", (("xy", None),)),
     ],
 )
 async def test_csv(data: bytes, rows: tuple[tuple[str | None, ...], ...]) -> None:
     (part,) = (await parse(data, name="t.csv")).parts
     assert part.rows == rows
+
+
+async def test_a_quotation_after_many_rows_without_one_is_read() -> None:
+    plain = "id,text\n" + "".join(f'{number},"plain, text"\n' for number in range(1_200))
+    (part,) = (await parse(f'{plain}9,"say ""hi"", ok"\n'.encode(), name="t.csv")).parts
+    assert (part.header, part.rows[0], part.rows[-1]) == (("id", "text"), ("0", "plain, text"), ("9", 'say "hi", ok'))
+
+
+async def test_what_no_table_can_hold_is_left_out_and_said() -> None:
+    parsed = await parse(f"a,b\nx\0,{'ü' * 200_000}\n{'z' * 1_500_000},1\n".encode(), name="t.csv")
+    (part,) = parsed.parts
+    assert [[len(cell.encode()) for cell in row] for row in part.rows] == [[1, MAX_TEXT_BYTES], [MAX_TEXT_BYTES, 1]]
+    assert set(part.rows[0][1]) == {"ü"}
+    assert parsed.notes == (
+        "1 texts held NUL or halves of surrogate pairs, which were left out",
+        f"2 cells of more than {MAX_TEXT_BYTES} bytes were cut to that",
+    )
+    assert (await parse(b"one\0two", name="t.txt")).text == "onetwo"
+    many = ",".join(f"c{number}" for number in range(210))
+    assert (await parse(f"{many}\n{many}\n".encode(), name="t.csv")).notes == ("the table was cut to 200 columns of 210",)
+
+
+async def test_a_workbook_has_days_and_says_which_formulas_have_no_value() -> None:
+    book = Workbook()
+    book.worksheets[0].title = "S"
+    for row in (
+        ["when", "at", "sum"],
+        [datetime.fromisoformat("2024-02-29"), datetime.fromisoformat("2024-02-29T08:30"), "=1+1"],
+        [None, None, "=SUM(C2:C2)"],
+    ):
+        book.worksheets[0].append(row)
+    out = io.BytesIO()
+    book.save(out)
+    parsed = await parse(out.getvalue(), name="b.xlsx")
+    assert parsed.parts[0].rows == (("2024-02-29", "2024-02-29T08:30:00", None),)
+    assert parsed.notes == ("2 formulas of sheet S have no value in the file: open it in a spreadsheet program and save it",)
+    assert (await parse(workbook(), name="b.xlsx")).notes == ()
 
 
 async def test_long_text_is_cut_between_paragraphs() -> None:
