@@ -24,7 +24,7 @@ from memory.categories.table_loops import next_loop
 from memory.knowledge.answers import NotInForm, ending_text, fitting_text, in_form, json_bytes
 from memory.knowledge.guard import DESTRUCTIVE
 from memory.knowledge.moved import moved_by
-from memory.knowledge.reading import last_answer, said_by_caller
+from memory.knowledge.reading import last_answer, said_by_caller, steered
 from memory.knowledge.results import ToolOutcome, written
 from memory.metering import Meter
 from memory.model.enablement import effective_enablement
@@ -61,6 +61,7 @@ WRITE_GRACE_S: Final = 30.0
 NESTED_STEPS: Final = 20
 ENVELOPE_BYTES: Final = 2_048
 _NOT_MADE: Final = "not made: the caller said something meanwhile; read it and decide anew"
+_IN_DOUBT: Final = f"{_NOT_MADE}; it may have been made before an interruption: look at the tables first"
 _FAILED_READ: Final = "the tool could not be used; try another way, or go on without it"
 _FAILED_WRITE: Final = "it is not known whether this was done: look at the tables before you repeat it"
 
@@ -75,8 +76,10 @@ class KnowledgeActivities:
     @activity.defn(name=BEGIN_LOOP)
     @translated
     async def begin_loop(self, ref: LoopRef) -> LoopPlan:
-        """What the loop may do and with what, or why it may not."""
-        rules, loop = self._desk.rules, await self._desk.loop(ref)
+        """What the loop may do and with what, or why it may not; and what an earlier run of it was told."""
+        rules = self._desk.rules
+        loop, entries = await asyncio.gather(self._desk.loop(ref), self._desk.entries(ref))
+        told = steered(entries)
         refused = "ended" if loop.state is not LoopState.RUNNING else await self._refused(ref)
         asked, most = loop.limits, rules.limits
         return LoopPlan(
@@ -90,6 +93,10 @@ class KnowledgeActivities:
             clarification_wait_s=min(asked.clarification_wait_s, most.clarification_wait_s),
             continue_after_steps=rules.continue_after_steps,
             clarify=loop.clarify,
+            steered=told.newest,
+            paused=told.paused,
+            stopping=told.stopping,
+            thought=told.thought,
         )
 
     async def _refused(self, ref: LoopRef) -> str | None:
@@ -161,7 +168,10 @@ class KnowledgeActivities:
             key = f"clarification/{job.step}/{job.index}"
             body = {"question": text, "call_id": call.call_id}
             await self._desk.keep(job.ref, [Entry(key, EntryKind.CLARIFICATION, job.step, body)])
-            return ToolReply(ok=True, clarification=key)
+            # Asked by a run that was lost, it may have been answered, or given up, when nobody waited.
+            later = {entry.key for entry in await self._desk.entries(job.ref, after=job.entry)}
+            settled = not later.isdisjoint((f"answer/{key}", f"result/{job.step}/{job.index}"))
+            return ToolReply(ok=True, clarification=key, answered=settled)
         nested = Loop(
             loop_id=f"{loop.loop_id}.{job.step}.{job.index}",
             operation=Operation(f"{loop.operation.value.split('.')[0]}.ask"),
@@ -192,8 +202,8 @@ class KnowledgeActivities:
         return _told(entry)
 
     async def _settled(self, job: SettleInput, entries: Sequence[Entry]) -> ToolOutcome:
-        if job.outcome == "overtaken":
-            return _failure("overtaken", _NOT_MADE)
+        if job.outcome in ("overtaken", "in_doubt"):
+            return _failure("overtaken", _NOT_MADE if job.outcome == "overtaken" else _IN_DOUBT)
         if job.outcome.startswith("failed:"):
             return _failure(job.outcome.partition(":")[2], _FAILED_WRITE if job.kind is CallKind.WRITE else _FAILED_READ)
         if job.nested is not None:

@@ -62,6 +62,8 @@ def entry_lines(entry: Entry) -> list[tuple[str, str]]:
             return [(f"  «  {shortened(str(body.get('text')), 1_000)}", "")]
         case EntryKind.STOP:
             return [("  »  stop", "bold")]
+        case EntryKind.PAUSE:
+            return [("  »  pause" if body.get("paused") else "  »  resume", "bold")]
 
 
 def _call(call: Mapping[str, Any]) -> str:

@@ -125,7 +125,7 @@ class ScriptedLoops(Script):
     async def settle_call(self, job: SettleInput) -> ToolReply:
         await self.enter(f"settle:{job.outcome}")
         self.settled.append(job)
-        failed = job.outcome.partition(":")[0] in ("overtaken", "failed")
+        failed = job.outcome.partition(":")[0] in ("overtaken", "in_doubt", "failed")
         return ToolReply(ok=not failed, error=job.outcome if failed else None)
 
     @activity.defn(name=names.FINISH_LOOP)

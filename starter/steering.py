@@ -153,12 +153,17 @@ class SteerableHandle:
     # ------------------------------------------------------------------------------------------------------------ steering
 
     async def pause(self) -> LoopStatus:
-        """Before its next step. Raises LoopEnded."""
-        return await self._loops.update(self._scope, self.loop_id, PAUSE_UPDATE, update_id=new_id())
+        """Before its next step. It is recorded: a loop that ``attach`` starts again is paused too. Raises LoopEnded."""
+        return await self._pause(PAUSE_UPDATE, paused=True)
 
     async def resume(self) -> LoopStatus:
         """Raises LoopEnded."""
-        return await self._loops.update(self._scope, self.loop_id, RESUME_UPDATE, update_id=new_id())
+        return await self._pause(RESUME_UPDATE, paused=False)
+
+    async def _pause(self, update: str, *, paused: bool) -> LoopStatus:
+        await self._check_running()
+        entry = await self._append(f"pause/{new_id()}", EntryKind.PAUSE, {"paused": paused})
+        return await self._loops.update(self._scope, self.loop_id, update, update_id=f"p{entry.number}")
 
     async def interject(self, text: str) -> None:
         """Correct or complete the request. The model reads it before anything more is written.

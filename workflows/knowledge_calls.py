@@ -72,7 +72,8 @@ class ToolCalls:
         await self._hand.go_on()
         if self._hand.progress.steered > reply.seen:
             # Decided before the caller's last words were heard: the model reads them first.
-            await self._settle(reply, call, "overtaken")
+            # One that a run made which was lost has its result, which stays; of one without a result it cannot be known.
+            await self._settle(reply, call, "in_doubt" if self._hand.progress.step <= plan.thought else "overtaken")
             return
         self._hand.enter("using")
         began = workflow.now()
@@ -85,7 +86,12 @@ class ToolCalls:
         done = await self._call(plan, reply, call)
         if done is None or done.clarification is None:
             return
-        asked = hand.open = done.clarification
+        asked = done.clarification
+        if done.answered:
+            hand.answered.add(asked)
+            await self._settle(reply, call, "settled", clarification=asked)
+            return
+        hand.open = asked
         hand.enter("waiting_for_answer")
         hand.stage("waiting_for_answer")
         outcome = "settled"

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
 
-from memory.model.knowledge_steps import CallRef, LoopInput, LoopLine, LoopProgress, LoopRef, LoopStatus, ThinkReply
+from memory.model.knowledge_steps import CallRef, LoopInput, LoopLine, LoopPlan, LoopProgress, LoopRef, LoopStatus, ThinkReply
 from memory.model.names import SEARCH_OUTCOME, SEARCH_STAGE
 from workflows import policies
 from workflows.knowledge_details import MAX_LINES, details_markdown
@@ -22,7 +22,8 @@ _R = TypeVar("_R")
 
 class LoopInHand:
     """``running``: tools by the position of their call. ``open``: the clarification that is waited for. ``answered``: those that
-    were, or that nobody answered in time. ``over``: its end is being recorded, nobody can steer any more."""
+    were, or that nobody answered in time. ``last``: the model gives its answer at a limit, and reads nothing more. ``over``: its
+    end is being recorded, nobody can steer any more."""
 
     def __init__(self, start: LoopInput) -> None:
         self.operation = start.operation
@@ -34,7 +35,9 @@ class LoopInHand:
         self.lines: list[LoopLine] = []
         self.open: str | None = None
         self.answered: set[str] = set()
+        self.last = False
         self.over = False
+        self.pause_told = False
         self.steps_this_run = 0
         self.steers_this_run = 0
         self.last_tokens = 0
@@ -44,6 +47,19 @@ class LoopInHand:
 
     def note(self, **changed: Any) -> None:
         self.progress = self.progress.model_copy(update=changed)
+
+    def begun(self, plan: LoopPlan) -> None:
+        """What an earlier run was told counts in this one; what was said since the store was read is newer."""
+        self.plan = plan
+        self.note(
+            steered=max(plan.steered, self.progress.steered),
+            paused=self.progress.paused if self.pause_told else plan.paused,
+            stopping=plan.stopping or self.progress.stopping,
+        )
+
+    def pause(self, paused: bool) -> None:
+        self.pause_told = True
+        self.note(paused=paused)
 
     def heard(self, entry: int) -> None:
         """Somebody corrected or answered the loop."""

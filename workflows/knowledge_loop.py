@@ -116,12 +116,12 @@ class KnowledgeLoopWorkflow:
     @workflow.update(name=PAUSE_UPDATE)
     def pause(self) -> LoopStatus:
         """Takes effect before the next step."""
-        self._hand.note(paused=True)
+        self._hand.pause(True)
         return self._hand.status()
 
     @workflow.update(name=RESUME_UPDATE)
     def resume(self) -> LoopStatus:
-        self._hand.note(paused=False)
+        self._hand.pause(False)
         return self._hand.status()
 
     @workflow.update(name=INTERJECT_UPDATE)
@@ -185,7 +185,10 @@ class KnowledgeLoopWorkflow:
     async def _work(self) -> _Ending | None:
         """Step after step to the end; None: a new run goes on."""
         hand = self._hand
-        plan = hand.plan = hand.plan or await hand.store(BEGIN_LOOP, hand.ref, LoopPlan, policies.BEGIN_LOOP)
+        plan = hand.plan
+        if plan is None:
+            plan = await hand.store(BEGIN_LOOP, hand.ref, LoopPlan, policies.BEGIN_LOOP)
+            hand.begun(plan)
         if plan.refused is not None:
             return _Ending(LoopState.FAILED, plan.refused)
         problem: str | None = None

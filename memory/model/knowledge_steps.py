@@ -50,7 +50,11 @@ class LoopProgress(Payload):
 
 
 class LoopPlan(Payload):
-    """What the first step decided; a recorded result, so the workflow reads no settings. ``refused``: why nothing runs, a code."""
+    """What the first step decided; a recorded result, so the workflow reads no settings. ``refused``: why nothing runs, a code.
+
+    Of a loop whose earlier run was lost, what the store knows of that one: ``steered`` as in :class:`LoopProgress`, whether it is
+    ``paused`` or ``stopping``, and ``thought``: its last step, whose calls may have been made although they have no result.
+    """
 
     refused: str | None = None
     model: str = ""
@@ -62,6 +66,10 @@ class LoopPlan(Payload):
     clarification_wait_s: float = 3_600.0
     continue_after_steps: int = 50
     clarify: bool = False
+    steered: int = 0
+    paused: bool = False
+    stopping: bool = False
+    thought: int = 0
 
 
 class LoopInput(Payload):
@@ -125,7 +133,8 @@ class ToolInput(Payload):
 
 
 class ToolReply(Payload):
-    """``error``: a code. ``nested``: of a call that starts a loop of its own: that loop's id. ``clarification``: its id."""
+    """``error``: a code. ``nested``: of a call that starts a loop of its own: that loop's id. ``clarification``: its id;
+    ``answered``: there is nothing to wait for, an earlier run asked this question."""
 
     ok: bool
     error: str | None = None
@@ -134,12 +143,13 @@ class ToolReply(Payload):
     nested: str | None = None
     clarification: str | None = None
     elapsed_ms: int = 0
+    answered: bool = False
 
 
 class SettleInput(Payload):
     """Write the result of a call that waited: for a nested loop, or for an answer (``clarification``). ``outcome``: ``settled``;
     ``unanswered``: there was no answer in time; ``overtaken``: not made, because the caller said something meanwhile;
-    ``failed:<error type>``."""
+    ``in_doubt``: the same, and an earlier run may have made it; ``failed:<error type>``."""
 
     ref: LoopRef
     step: int

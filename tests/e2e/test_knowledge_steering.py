@@ -227,13 +227,15 @@ async def test_an_interjection_that_meets_the_answer_is_read_and_answered(stack:
 async def test_a_stop_while_a_tool_runs_leaves_the_tables_whole(stack: StartStack, method: str) -> None:
     """A write that has begun ends, and its result is in the history; a read is given up."""
     held = Held()
-    model = LoopModel([[CREATE], [LOOK, add("Leaf", "Zoe"), add("e-Golf")], "Done."])
+    hold = asyncio.Event()
+    model = LoopModel([[CREATE], [LOOK, add("Leaf", "Zoe"), add("e-Golf")], "Done."], holds={2: hold})
     async with stack(model=model, parts={"knowledge": held}) as s:
         held.inner = (await _real_tables(s)).knowledge
         who = s.user()
         handle = await s.memory.knowledge.update(who, "Cars.")
         await until(lambda: 2 in model.reached)
         held.method = method
+        hold.set()
         await asyncio.wait_for(held.begun.wait(), 30)
         assert await handle.stop("enough of it") is None
         if method == "write":
@@ -371,6 +373,47 @@ async def test_a_terminated_run_is_taken_up_again_where_it_was(stack: StartStack
         assert (await again.result(60)).steps == 3
         assert await cars(s, who) == ["Leaf", "Zoe"]
         assert model.reached.count(1) == 1
+
+
+async def test_what_a_lost_run_was_told_counts_in_the_next_one(stack: StartStack) -> None:
+    """It was paused with a write that the caller's correction has overtaken: the new run is paused too, and does not make it."""
+    hold = asyncio.Event()
+    model = LoopModel([[CREATE], [add("Leav")], [add("Leaf")], "Done."], holds={2: hold})
+    async with stack(model=model) as s:
+        who = s.user()
+        handle = await s.memory.knowledge.update(who, "Put the Leav into a table of cars.")
+        await until(lambda: 2 in model.reached)
+        await handle.pause()
+        await handle.interject("I mean the Leaf, with an f.")
+        hold.set()
+
+        async def rests() -> bool:
+            return (await handle.status()).doing == "paused"
+
+        await until(rests)
+        await s.client.get_workflow_handle(handle.workflow_id).terminate()
+        handle = await s.memory.knowledge.attach(who, handle.loop_id)
+        await until(rests)
+        assert await cars(s, who) == []
+        await handle.resume()
+        assert (await handle.result(60)).ok
+        assert await cars(s, who) == ["Leaf"]
+
+
+async def test_an_answer_that_came_while_nothing_ran_is_used(stack: StartStack) -> None:
+    model = LoopModel([[CREATE], [CLARIFY], [add("Zoe")], "The Zoe."])
+    async with stack(model=model) as s:
+        who = s.user()
+        handle = await s.memory.knowledge.update(who, "Put the small one into a table of cars.", clarify=True)
+        asked = await handle.next_clarification(30)
+        assert asked is not None
+        await s.client.get_workflow_handle(handle.workflow_id).terminate()
+        with pytest.raises(MemoryUnavailable, match="attach"):
+            await handle.answer_clarification(asked.clarification_id, "The Zoe.")
+        handle = await s.memory.knowledge.attach(who, handle.loop_id)
+        assert str(await handle.result(60)) == "The Zoe."
+        assert "The Zoe." in model.shown(3)
+        assert await cars(s, who) == ["Zoe"]
 
 
 async def test_a_long_loop_continues_as_new_and_ends_the_same(stack: StartStack) -> None:

@@ -51,7 +51,7 @@ class LoopModel:
         if isinstance(line, str):
             return self._said(line)
         calls = tuple(ToolCall(f"c{step}-{place}", name, dict(given)) for place, (name, given) in enumerate(line))
-        if not request.tools:
+        if not request.tools or request.tool_choice == "none":
             return self._said(f"Stopped short before {len(calls)} calls.")
         return ChatReply("Let me see.", StopReason.TOOLS, PRICE, self.name, tool_calls=calls)
 

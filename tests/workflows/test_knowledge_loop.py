@@ -183,6 +183,19 @@ async def test_an_answer_to_a_question_that_is_not_open_is_refused(running: Runn
     assert [(one.clarification, one.outcome) for one in world.settled] == [("clarification/1/0", "settled")]
 
 
+async def test_a_run_in_place_of_a_lost_one_knows_what_that_one_was_told(running: Running) -> None:
+    """Its write of the last step that was thought may have been made; a write after that was not."""
+    world = ScriptedLoops(replies=deque([calls("add_rows")] * 2), plan={"steered": 5, "thought": 1, "max_steps": 3})
+    async with running(world) as run:
+        await (await run.begin()).result()
+    assert [(one.name, one.outcome) for one in world.settled] == [("add_rows", "in_doubt"), ("add_rows", "overtaken")]
+    assert "add_rows" not in world.calls
+    stopped = ScriptedLoops(plan={"stopping": True})
+    async with running(stopped) as run:
+        result = await (await run.begin()).result()
+    assert (result.state, result.reason, "think" in stopped.calls) == (LoopState.STOPPED, "stopped", False)
+
+
 async def test_what_a_person_takes_to_answer_or_to_resume_does_not_count_as_work(running: Running) -> None:
     world = ScriptedLoops(replies=deque([calls("request_clarification")]), plan={"clarification_wait_s": 1.5})
     async with running(world) as run:
