@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, event, select
 
 from memory.model.errors import StoreUnavailable
 from memory.model.knowledge import (
@@ -539,6 +539,26 @@ class TestColumns:
         ]
         assert list((await desk.rows("Companies"))[0]) == ["company_id", "name", "founded", "size"]
 
+    async def test_rows_that_a_copy_adds_are_numbered(self, desk: Desk) -> None:
+        counting = {"number": None, "of_key": "row_id", "of_kind": "kind", "of_number": "number"}
+        await desk.write(CreateTable("Other", None, {"kind": "str"}, auto_counting=counting))
+        await desk.write(AddRows("Other", [{"kind": "a"}, {}]))
+        await desk.write(DeleteRows("row_id == 1", tables=["Other"]))
+        await desk.write(AddRows("Other", [{}]))
+        await desk.write(CopyColumn("Companies", "name", "Other"))
+        await desk.write(MoveColumn("Companies", "size", "Other"))
+        await desk.write(AddRows("Other", [{"kind": "a"}, {}]))
+        assert [
+            (row["row_id"], row["number"], row["of_key"], row["of_kind"], row["of_number"]) for row in await desk.rows("Other")
+        ] == [
+            (0, 0, 0, 0, 0),
+            (1, 3, 0, 1, 0),
+            (2, 2, 0, 0, 0),
+            (3, 4, 0, 1, 0),
+            (4, 5, 0, 2, 0),
+        ]
+        assert [row["size"] for row in await desk.rows("Other")] == [3.0, 2.5, None, None, None]
+
     async def test_a_copy_reaches_no_other_owner(self, desk: Desk) -> None:
         for owner in (BOBS, SALES):
             await desk.write(COMPANIES, owner)
@@ -672,6 +692,29 @@ class TestEquations:
         await desk.write(AddRows("T", [{"name": "é" * 100_000}]))
         for change, code in REFUSED_EQUATIONS:
             await desk.refused(change, code)
+
+    async def test_a_text_that_is_too_long_is_refused_before_anything_is_written(self, desk: Desk) -> None:
+        await desk.write(CreateTable("Long", None, {"text": "str"}))
+        await desk.write(AddRows("Long", [{"text": "x" * 50_000}] * 4))
+        written: list[str] = []
+
+        @event.listens_for(desk.tables.database.engine, "before_cursor_execute")
+        def _(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+            written.append(statement.split()[0])
+
+        for change in (
+            CreateDerivedColumn("Long", "longer", " + ".join(["text"] * 30)),
+            TransformColumn("Long", "text", " + ".join(["text"] * 30)),
+        ):
+            with pytest.raises(ToolProblem) as caught:
+                await desk.write(change)
+            assert caught.value.code == "too_large"
+            assert "row 0" in caught.value.message
+        assert "SELECT" in written
+        assert "UPDATE" not in written
+        await desk.write(CreateDerivedColumn("Long", "longer", "text + text + text + text + text"))
+        assert "UPDATE" in written
+        assert len((await desk.column("Long", "longer"))[3]) == 250_000
 
     async def test_rows_are_deleted_newest_first(self, desk: Desk) -> None:
         await desk.write(AddRows("T", [{"x": 9, "y": number} for number in range(6)]))

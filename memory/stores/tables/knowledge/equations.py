@@ -48,8 +48,8 @@ def create_derived_column(work: Work, change: CreateDerivedColumn) -> Mapping[st
     value = compile_value(expression, _cells(entry.table, work.dialect), work.dialect)
     entry, column = with_column(entry, change.column_name, type_)
     with _bounded():
+        _check_size(work, entry.table, value, type_)
         work.records.update(KNOWLEDGE_ROWS, ROWS.table_id == entry.table.table_id, values=_put(column, value, work.dialect))
-        _check_size(work, entry.table, column)
     work.save(entry)
     return done("column created successfully", table=entry.table.name, column=column.name, type=type_.value)
 
@@ -72,15 +72,16 @@ def transform_column(work: Work, change: TransformColumn) -> Mapping[str, Any]:
     made = replace(column, type=type_, slot=slot, auto=False, within=None)
     changed, also = _replaced(entry, column, made)
     check_dependants(table, changed.table, column.name)
-    values = _put(made, compile_value(expression, _cells(table, work.dialect), work.dialect), work.dialect)
+    value = compile_value(expression, _cells(table, work.dialect), work.dialect)
+    values = _put(made, value, work.dialect)
     if column.slot is not None and column.slot != slot:
         values[column.slot] = None
     if column.slot is None and slot is not None:
         values[MORE] = without(column.key, work.dialect)
+    values["revision"] = ROWS.revision + 1
     with _bounded():
-        values["revision"] = ROWS.revision + 1
+        _check_size(work, table, value, type_)
         work.records.update(KNOWLEDGE_ROWS, ROWS.table_id == table.table_id, values=values)
-        _check_size(work, table, made)
     work.save(changed)
     return done("column transformed successfully", table=table.name, column=made.name, type=type_.value, **also)
 
@@ -160,12 +161,11 @@ def _replaced(entry: Entry, old: Column, new: Column) -> tuple[Entry, Mapping[st
     return changed, {"no_longer_counting": stopped} if stopped else {}
 
 
-def _check_size(work: Work, table: Table, column: Column) -> None:
-    """A text that was computed is as bounded as one that was given."""
-    if column.type is not ColumnType.STR:
+def _check_size(work: Work, table: Table, value: ColumnElement[Any], type_: ColumnType) -> None:
+    """A text that is computed is as bounded as one that is given. Before anything is written, which would fill the disk first."""
+    if type_ is not ColumnType.STR:
         return
-    text = cell(column, work.dialect)
-    size = func.length(cast(text, LargeBinary)) if work.dialect == "sqlite" else func.octet_length(text)
+    size = func.length(cast(value, LargeBinary)) if work.dialect == "sqlite" else func.octet_length(value)
     row = work.records.row(select(ROWS.row_key).where(ROWS.table_id == table.table_id, size > MAX_TEXT_BYTES))
     if row is not None:
         raise ToolProblem("too_large", f"row {row.row_key}: the equation gives more than the {MAX_TEXT_BYTES} bytes of one value")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, func, select
 
-from memory.model.knowledge import Column, ColumnType, CopyColumn, MoveColumn, Table, ToolProblem
+from memory.model.knowledge import MAX_ROWS_PER_CALL, Column, ColumnType, CopyColumn, MoveColumn, Table, ToolProblem
 from memory.model.knowledge_names import name_key, normal_name
 from memory.stores.tables.knowledge.catalogue import Entry
 from memory.stores.tables.knowledge.columns import deletable, drop_column
+from memory.stores.tables.knowledge.counting import count_up
 from memory.stores.tables.knowledge.stored import cell, including
 from memory.stores.tables.knowledge.work import ROWS, Work, column_of, done, with_column
 from memory.stores.tables.rows_knowledge import KNOWLEDGE_ROWS, MORE
@@ -54,11 +55,7 @@ def _copy(work: Work, source: Table, column: Column | None, dest: Entry) -> tupl
     if column is not None and column.type is ColumnType.VECTOR:
         raise ToolProblem("bad_arguments", f"{column.name} is an embedding: copy what it is made from, and vectorize that")
     name, type_ = (source.unique_key, ColumnType.INT) if column is None else (column.name, column.type)
-    entry, made = with_column(dest, name, type_)
-    # A key may come back that has been in the destination before: its revision is above all that are embedded of it.
-    revision = (work.now - _EPOCH) // timedelta(microseconds=1)
-    row = {"table_id": entry.table.table_id, "row_key": ROWS.row_key, "revision": revision}
-    work.records.insert_from(KNOWLEDGE_ROWS, ROWS.table_id == source.table_id, values=row)
+    entry, made = with_column(_with_rows(work, source, dest), name, type_)
 
     def values(value: ColumnElement[Any]) -> Mapping[str, Any]:
         return {made.slot: value} if made.slot is not None else {MORE: including(made.key, value, type_, work.dialect)}
@@ -75,3 +72,28 @@ def _copy(work: Work, source: Table, column: Column | None, dest: Entry) -> tupl
     following = max(entry.table.next_key, source.next_key)
     work.save(replace(entry, table=replace(entry.table, next_key=following)))
     return made.name, length
+
+
+def _with_rows(work: Work, source: Table, dest: Entry) -> Entry:
+    """The destination with a row for every key of the source; the rows that are added are numbered where columns count."""
+    # A key may come back that has been in the destination before: its revision is above all that are embedded of it.
+    revision = (work.now - _EPOCH) // timedelta(microseconds=1)
+    table_id = dest.table.table_id
+    if not any(column.auto for column in dest.table.columns):
+        row = {"table_id": table_id, "row_key": ROWS.row_key, "revision": revision}
+        work.records.insert_from(KNOWLEDGE_ROWS, ROWS.table_id == source.table_id, values=row)
+        return dest
+    there, wanted = (
+        {row.row_key for row in work.records.rows(select(ROWS.row_key).where(ROWS.table_id == one))}
+        for one in (table_id, source.table_id)
+    )
+    keys = sorted(wanted - there)
+    numbers: dict[str, Sequence[Any]] = {}
+    counted = count_up(work, dest, numbers, len(keys))
+    slots = {str(column.slot): numbers[column.key] for column in dest.table.columns if column.key in numbers}
+    for start in range(0, len(keys), MAX_ROWS_PER_CALL):
+        some = slice(start, start + MAX_ROWS_PER_CALL)
+        count = len(keys[some])
+        columns: dict[str, Sequence[Any]] = {"table_id": [table_id] * count, "row_key": keys[some], "revision": [revision] * count}
+        work.records.insert_columns(KNOWLEDGE_ROWS, columns | {slot: given[some] for slot, given in slots.items()})
+    return counted
