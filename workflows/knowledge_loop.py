@@ -49,6 +49,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows.patience import STEP_FAILED, error_type, uninterrupted
     from workflows.window_loops import start_window_loop
 
+_HEARS_IN_FORM = "heard-while-put-into-form"
+"""Patch: what is said while the answer is put into its form is read and answered too."""
 _TIME_NEAR = 0.9
 """Of the wall time: then the model is told to answer."""
 
@@ -147,6 +149,8 @@ class KnowledgeLoopWorkflow:
     @interject.validator
     def check_interject(self, said: Steer) -> None:
         self._check_open()
+        if self._hand.last:
+            raise ApplicationError("the loop is at its limit and gives its last answer", type="LoopEnded")
         self._check_said(said)
 
     @answer_clarification.validator
@@ -196,6 +200,7 @@ class KnowledgeLoopWorkflow:
         while True:
             await hand.go_on()
             limit = self._limit_near(plan)
+            hand.last = limit is not None
             reply = await self._think(plan, last=limit is not None, problem=problem)
             if isinstance(reply, _Ending):
                 return reply
@@ -203,7 +208,7 @@ class KnowledgeLoopWorkflow:
             misses = misses + 1 if problem else 0
             if limit is not None:
                 ending = _Ending(LoopState.LIMIT, limit)
-                return await self._structured(plan, ending) if reply.unstructured else ending
+                return await self._structured(plan, ending, reply.seen) or ending if reply.unstructured else ending
             if misses > policies.MAX_REPAIRS:
                 return _Ending(LoopState.FAILED, problem)
             if reply.calls:
@@ -213,20 +218,31 @@ class KnowledgeLoopWorkflow:
             elif reply.answered and hand.progress.steered <= reply.seen:
                 # What was said while the model answered, it has not read: then it thinks again.
                 ending = _Ending(LoopState.DONE)
-                return await self._structured(plan, ending) if reply.unstructured else ending
+                formed = await self._structured(plan, ending, reply.seen) if reply.unstructured else ending
+                if formed is not None:
+                    return formed
 
-    async def _structured(self, plan: LoopPlan, ending: _Ending) -> _Ending:
-        """Put the answer into the form that the caller asked for."""
+    async def _structured(self, plan: LoopPlan, ending: _Ending, seen: int) -> _Ending | None:
+        """Put the answer into the form that the caller asked for. ``seen``: the last entry that the answer knows of; None: somebody
+        corrected the loop since, and it has to think again."""
         problem = None
         for _ in range(policies.MAX_STRUCTURE_TRIES):
             await self._hand.go_on()
+            if self._heard_since(seen):
+                return None
             reply = await self._think(plan, last=True, structure=True, problem=problem)
+            if self._heard_since(seen):
+                return None
             if isinstance(reply, _Ending):
                 return reply
             problem = reply.problem
             if problem is None:
                 return ending
         return _Ending(LoopState.FAILED, problem)
+
+    def _heard_since(self, seen: int) -> bool:
+        """At a limit nobody is heard any more."""
+        return not self._hand.last and self._hand.progress.steered > seen and workflow.patched(_HEARS_IN_FORM)
 
     def _limit_near(self, plan: LoopPlan) -> str | None:
         progress = self._hand.progress

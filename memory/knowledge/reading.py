@@ -61,11 +61,15 @@ def steered(entries: Sequence[Entry]) -> Steered:
 
 
 def last_answer(entries: Sequence[Entry], *, structured: bool = False) -> str | None:
-    """The text of the newest reply that calls nothing; with ``structured`` of one that was asked for a form, without of another."""
+    """The text of the newest reply that calls nothing; with ``structured`` of one that put this answer into its form."""
     for entry in sorted((one for one in entries if one.kind is EntryKind.MODEL), key=lambda one: -one.step):
         body = entry.body
-        if not body.get("calls") and not body.get("problem") and bool(body.get("structured")) is structured:
+        if body.get("calls") or body.get("problem"):
+            continue
+        if bool(body.get("structured")) is structured:
             return str(body.get("text") or "") or None
+        if structured:
+            return None  # an older form is that of an older answer
     return None
 
 

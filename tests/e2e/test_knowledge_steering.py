@@ -145,6 +145,20 @@ async def test_an_answer_is_put_into_the_form_that_was_asked_for(stack: StartSta
                 await s.memory.knowledge.ask(s.user(), "How many?", response_format=wrong)
 
 
+async def test_an_answer_that_is_corrected_while_it_is_put_into_its_form_is_given_anew(stack: StartStack) -> None:
+    form = {"type": "object", "properties": {"cars": {"type": "integer"}}, "required": ["cars"]}
+    hold = asyncio.Event()
+    model = LoopModel(["Three.", '{"cars": 4}'], structured=['{"cars": 3}'], form_hold=hold)
+    async with stack(model=model) as s:
+        handle = await s.memory.knowledge.ask(s.user(), "How many cars?", response_format=form)
+        await until(lambda: len(model.requests) == 2)
+        await handle.interject("Count my wife's car too.")
+        hold.set()
+        answer = await handle.result(60)
+        assert (answer.structured, answer.steps) == ({"cars": 4}, 3)
+        assert "my wife's car" in model.shown(3)
+
+
 async def test_a_loop_within_a_loop_answers_the_one_that_asked(stack: StartStack) -> None:
     script = [[CREATE, ("ask", {"text": "(nested) How many cars are there?"})], "As it is said."]
     model = LoopModel(script, nested=[[LOOK], "There are none yet."])
@@ -463,6 +477,9 @@ async def test_texts_that_are_too_large_are_refused_before_anything_is_recorded(
             {"text": "?", "context": [{"role": "nobody", "content": "?"}]},
             {"text": "?", "loop_id": "../../x"},
             {"text": "?", "limits": Limits(steps=1)},
+            {"text": "?", "limits": Limits(wall_s=float("nan"))},
+            {"text": "?", "limits": Limits(steps=2.5)},  # type: ignore[arg-type]
+            {"text": "?", "limits": {"steps": 3}},
             {"text": "?", "destination": "elsewhere"},
         ]
         for given in wrong:

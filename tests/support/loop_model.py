@@ -21,13 +21,15 @@ PRICE = Usage(100, 10)
 
 @dataclass
 class LoopModel:
-    """``script``: a line per step, the last one again and again. ``nested``: of loops within. ``structured``: what
-    it says when it is asked for a form, in order. ``holds``: events that the step of that number (from 1) waits for."""
+    """``script``: a line per step, the last one again and again. ``nested``: of loops within. ``structured``: what it says when it
+    is asked for a form, in order; ``form_hold``: what that waits for. ``holds``: events that the step of that number (from 1)
+    waits for."""
 
     script: Sequence[Line]
     nested: Sequence[Line] = ("Nothing was found.",)
     structured: Sequence[str] = ("{}",)
     holds: Mapping[int, asyncio.Event] = field(default_factory=dict[int, asyncio.Event])
+    form_hold: asyncio.Event | None = None
     name: str = "scripted:loops"
     reasoning: bool = False
     requests: list[ChatRequest] = field(default_factory=list[ChatRequest])
@@ -39,6 +41,8 @@ class LoopModel:
             return self._said(QUESTION_ANSWER)
         if request.stage == "knowledge.structure":
             asked = sum(one.stage == request.stage for one in self.requests)
+            if self.form_hold is not None:
+                await self.form_hold.wait()
             return self._said(self.structured[min(asked, len(self.structured)) - 1])
         nested = "(nested)" in request.messages[0].text
         step = 1 + sum(message.role == "assistant" for message in request.messages)

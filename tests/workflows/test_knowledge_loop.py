@@ -196,6 +196,41 @@ async def test_a_run_in_place_of_a_lost_one_knows_what_that_one_was_told(running
     assert (result.state, result.reason, "think" in stopped.calls) == (LoopState.STOPPED, "stopped", False)
 
 
+async def test_what_is_said_while_the_answer_is_put_into_its_form_is_thought_over(running: Running) -> None:
+    world = ScriptedLoops(replies=deque([answers(unstructured=True), answers(), answers()]))
+    first, second = asyncio.Event(), asyncio.Event()
+    world.then("think", first, second)
+    first.set()
+    async with running(world) as run:
+        handle = await run.begin()
+        await run.reached("think", 2)
+        await handle.execute_update(KnowledgeLoopWorkflow.interject, run.says())
+        second.set()
+        result = await handle.result()
+    assert [job.structure for job in world.thinks] == [False, True, False]
+    assert (result.state, result.steps) == (LoopState.DONE, 3)
+
+
+async def test_who_corrects_a_loop_that_gives_its_last_answer_is_told(running: Running) -> None:
+    world = ScriptedLoops(replies=deque([calls("filter"), answers(unstructured=True)]), plan={"max_steps": 2})
+    steps = [asyncio.Event() for _ in range(3)]
+    world.then("think", *steps)
+    async with running(world) as run:
+        handle = await run.begin()
+        await run.reached("think")
+        await handle.execute_update(KnowledgeLoopWorkflow.interject, run.says())
+        steps[0].set()
+        for number in (2, 3):
+            await run.reached("think", number)
+            with pytest.raises(WorkflowUpdateFailedError) as refused:
+                await handle.execute_update(KnowledgeLoopWorkflow.interject, run.says())
+            assert isinstance(refused.value.cause, ApplicationError)
+            assert refused.value.cause.type == "LoopEnded"
+            steps[number - 1].set()
+        result = await handle.result()
+    assert (result.state, result.reason) == (LoopState.LIMIT, "steps")
+
+
 async def test_what_a_person_takes_to_answer_or_to_resume_does_not_count_as_work(running: Running) -> None:
     world = ScriptedLoops(replies=deque([calls("request_clarification")]), plan={"clarification_wait_s": 1.5})
     async with running(world) as run:
