@@ -47,6 +47,7 @@ class Settings(BaseSettings):
         populate_by_name=True,
         hide_input_in_errors=True,
         env_ignore_empty=True,
+        allow_inf_nan=False,
     )
 
     # stores

@@ -354,8 +354,12 @@ def _limits(asked: Limits | None, most: Limits) -> Limits:
     """Never more than the deployment allows."""
     if asked is None:
         return most
-    if asked.steps < 2 or asked.tokens < 1 or asked.wall_s <= 0 or asked.clarification_wait_s <= 0:
-        raise InvalidInput("limits are positive, and a loop needs at least 2 steps")
+    if not isinstance(asked, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(f"limits are Limits(...), not {type(asked).__name__}")
+    if problem := asked.problem():
+        raise InvalidInput(problem)
+    if asked.steps < 2:
+        raise InvalidInput("a loop needs at least 2 steps")
     return Limits(
         steps=min(asked.steps, most.steps),
         tokens=min(asked.tokens, most.tokens),

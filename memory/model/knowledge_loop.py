@@ -20,6 +20,8 @@ MAX_INTERJECTION_BYTES: Final = 16 * 1024
 MAX_RESULT_BYTES: Final = 64 * 1024
 """Of one tool's result as the model reads it; more is cut, and says so and how to ask for less."""
 MAX_ANSWER_BYTES: Final = 256 * 1024
+MAX_LIMIT: Final = 2**53
+"""Of any number among the limits; the settings allow less. A float holds every whole number up to it."""
 
 
 class Operation(StrEnum):
@@ -98,6 +100,22 @@ class Limits:
     tokens: int = 400_000
     wall_s: float = 900.0
     clarification_wait_s: float = 3_600.0
+
+    def problem(self) -> str | None:
+        """What is wrong with them, or None. Checked before they are recorded: a workflow's payload takes whole and finite numbers
+        only, and fails for ever on others."""
+        for name, kind, least in (
+            ("steps", int, 1),
+            ("tokens", int, 1),
+            ("wall_s", float, 0.0),
+            ("clarification_wait_s", float, 0.0),
+        ):
+            value: object = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
+                return f"the limit {name} is a {'whole number' if kind is int else 'number'}, not {type(value).__name__}"
+            if not least <= value <= MAX_LIMIT or value == 0:
+                return f"the limit {name} is above 0 and at most {MAX_LIMIT}"
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,20 @@ async def finish(loops: LoopStore, **fields: Any) -> Loop:
     return await loops.finish(ANN, "l1", **(given | fields))
 
 
+NAN, INF = float("nan"), float("inf")
+BAD_LIMITS: list[dict[str, Any]] = [
+    *({name: value} for name in ("wall_s", "clarification_wait_s") for value in (NAN, INF, -INF, 0, -1.0, True, "9", None)),
+    *({name: value} for name in ("steps", "tokens") for value in (NAN, INF, 2.5, 3.0, 0, -1, True, "9", None, 10**400)),
+]
+
+
 class TestOpening:
+    async def test_limits_that_no_workflow_could_carry_are_refused(self, loops: LoopStore) -> None:
+        for given in BAD_LIMITS:
+            with pytest.raises(InvalidInput, match=f"the limit {next(iter(given))} is a"):
+                await loops.open(ANN, a_loop(limits=Limits(**given)))
+        assert await loops.loop(ANN, "l1") is None
+
     async def test_a_loop_comes_back_as_it_was_opened(self, loops: LoopStore) -> None:
         given = a_loop(
             instructions="Be brief.",

@@ -31,6 +31,9 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(monkeypatch: pytest.Mon
     [
         ("AFTERTURN_LOAD_BUDGET_MS", "soon"),
         ("AFTERTURN_MODEL_TIMEOUT_S", "-1"),
+        ("AFTERTURN_KNOWLEDGE_MAX_WALL_S", "nan"),
+        ("AFTERTURN_WINDOW_IDLE_S", "inf"),
+        ("AFTERTURN_RECONCILE_EVERY_S", "nan"),
         ("AFTERTURN_LOG_LEVEL", "loud"),
         ("AFTERTURN_BUCKET_PREFIX", "UPPER"),
         ("AFTERTURN_COALESCE_MAX_TURNS", "0"),

@@ -218,7 +218,9 @@ def _without(new: Mapping[str, dict[str, Any]], there: Mapping[str, Entry]) -> l
 
 
 def _opened(loop: Loop) -> dict[str, Any]:
-    """Raises InvalidInput for what is too large."""
+    """Raises InvalidInput for what is too large, and for limits that are no numbers."""
+    if problem := loop.limits.problem():
+        raise InvalidInput(problem)
     if len(loop.context) > MAX_CONTEXT_MESSAGES:
         raise InvalidInput(
             f"{len(loop.context)} messages of context; at most {MAX_CONTEXT_MESSAGES} are taken, the newest are best"
