@@ -7,7 +7,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from memory.knowledge import guard_speech as speech
 from memory.knowledge import guard_words as words
+from memory.knowledge.guard_order import orders, verdict
 from memory.knowledge.guard_text import NAMED, own_words, sentences
 
 Scope: TypeAlias = Literal["tables", "rows", "column"]
@@ -26,6 +28,10 @@ _ARTICLE: Final = (
     r"table|tabelle|tabla|tabella|tabela|tabel|таблицы)"
 )
 _SOFT: Final = r"(?:bitte|please|komplett|ganz|vollständig|都|全部)"
+_EMPTIES: Final = re.compile(r"(?:clear|empty)\b|清空|清除", re.IGNORECASE)
+"""A table that is emptied stays."""
+_EDGE: Final = rf"(?:(?<![^\W_])|(?<=[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3])|(?<={NAMED}))"
+_END: Final = r"(?:(?![^\W_])|(?=[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]))"
 _AFTER: Final = (
     r"\W*(?:$|§|¤|,|，|和|与|"
     r"(?:and|und|et|y|e|en|и|please|bitte|completely|entirely|altogether|komplett|ganz|vollständig|now|jetzt)\b)"
@@ -46,57 +52,53 @@ class Target:
 
 def is_asked_for(said: Sequence[str], scope: Scope, target: Target) -> bool:
     """Whether the last word of the caller on this deletion is that it shall be."""
-    asked = False
-    for text in said:
-        for sentence in sentences(own_words(text)):
-            for part in words.CONTRASTS.split(words.HARMLESS.sub(" ", sentence)):
-                verdict = _verdict(part)
-                names = _pointed_at(part, target.names) if scope == "rows" else target.names
-                marked = _marked(part, (target.table, target.prefix), names)
-                if verdict is True and len(part) <= MAX_SENTENCE_CHARS and _is_about(words.KEPT.sub(" ", marked), scope, target):
-                    asked = True
-                elif verdict is False and _is_forbidden(marked, part, target):
-                    asked = False
-                if _is_spared(marked):
-                    asked = False
+    asked, since = False, 0
+    for number, text in enumerate(said):
+        parts = [part for one in sentences(own_words(text)) for part in words.CONTRASTS.split(words.HARMLESS.sub(" ", one))]
+        for place, part in enumerate(parts):
+            names = _pointed_at(part, target.names) if scope == "rows" else target.names
+            marked = _marked(part, (target.table, target.prefix), names)
+            found = verdict(_marked(part, (), _written(part, target)))
+            if found is True and _is_meant(marked, part, scope, target) and not _is_kept_behind(parts[place:]):
+                asked, since = True, number
+            elif asked and _takes_back(marked, part, found, target, scope, later=number > since or (place > 0 and _is_short(part))):
+                asked = False
+            if _is_spared(marked):
+                asked = False
     return asked
 
 
-def asks_for_a_deletion(said: Sequence[str]) -> bool:
-    """Whether these texts ask for a deletion of anything at all; forbidding some does not take that back."""
-    parts = (
-        part for text in said for one in sentences(own_words(text)) for part in words.CONTRASTS.split(words.HARMLESS.sub(" ", one))
-    )
-    return any(len(part) <= MAX_SENTENCE_CHARS and _verdict(part) is True for part in parts)
+def _is_meant(marked: str, part: str, scope: Scope, target: Target) -> bool:
+    return len(part) <= MAX_SENTENCE_CHARS and _is_about(words.KEPT.sub(" ", marked), scope, target)
 
 
-def _verdict(sentence: str) -> bool | None:
-    """True: it asks for a deletion; False: it forbids one; None: neither."""
-    asks = words.ASKS.search(sentence)
-    if asks is None and words.END_STATES.search(sentence):
-        return None if words.REPORTED.search(sentence) or words.QUESTIONS.search(sentence) else True
-    stem = words.STEMS.search(sentence)
-    first = min((one for one in (asks, stem) if one is not None), key=lambda one: one.start(), default=None)
-    if first is None:
-        return None
-    if any(_forbids(sentence, one) for one in (first, asks) if one is not None):
+def _written(part: str, target: Target) -> list[str]:
+    """Names of tables that stand there as they are written: others may be words like any."""
+    return [name for name in {*target.names, target.table} if name and re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}", part)]
+
+
+def _is_kept_behind(parts: Sequence[str]) -> bool:
+    """``… . Note it down.``"""
+    first = words.ASKS.search(parts[0])
+    behind = parts[0][first.end() :] if first else ""
+    return any(speech.STORED_BEHIND.search(one) for one in (behind, *parts[1:]))
+
+
+def _takes_back(marked: str, part: str, found: bool | None, target: Target, scope: Scope, *, later: bool) -> bool:
+    """Whether what was asked for is no longer sure. What the caller says later must be plainly about something else to leave it."""
+    if found is False:
+        return _is_forbidden(marked, part, target)
+    if not later or found is True:
         return False
-    if asks is None or words.REPORTED.search(sentence[: asks.start()]) or words.QUESTIONS.search(sentence):
-        return None
-    return True
+    if TARGET not in marked and OTHER in marked:
+        # `Keep Models.` is about Models; `sorry, I meant Models` is not.
+        marked = words.KEPT.sub(" ", marked)
+    # Whoever goes on speaking of a table may well want it.
+    return speech.RETRACTS.search(marked) is not None or (scope == "tables" and TARGET in marked)
 
 
-def _forbids(sentence: str, found: re.Match[str]) -> bool:
-    """Whether a word forbids what this one says: before it, anywhere in the sentence; behind it, where languages put it."""
-    before, after = sentence[: found.end()], sentence[found.end() :]
-    clause = re.split(r"[,，、:：]", after, maxsplit=1)[0]
-    return bool(
-        words.FORBIDS.search(before)
-        or words.FORBIDS_DENSE.search(before)
-        or words.FORBIDS_AFTER.search(clause)
-        or words.FORBIDS_LATE.search(clause)
-        or words.FORBIDS_LATE_DENSE.search(sentence[found.start() :])
-    )
+def _is_short(part: str) -> bool:
+    return len(part.split()) <= speech.SHORT_WORDS and speech.SHORT_RETRACTS.search(part) is not None
 
 
 def _is_spared(marked: str) -> bool:
@@ -122,7 +124,8 @@ def _is_about(marked: str, scope: Scope, target: Target) -> bool:
     rows, columns = words.ROW_WORDS.search(marked), words.COLUMN_WORDS.search(marked)
     is_of_table = TARGET in marked or OTHER not in marked
     if scope == "rows":
-        return bool((rows or not columns) and (is_of_table or words.ALL_WORDS.search(marked)))
+        # `everything in Models` is all of Models.
+        return bool((rows or not columns) and (is_of_table or (words.ALL_WORDS.search(marked) and speech.ELSEWHERE.search(marked))))
     if scope == "column":
         plain = marked.replace(TARGET, " ").replace(OTHER, " ")
         named = _marked(plain, (target.column or "",), target.columns)
@@ -140,7 +143,9 @@ def _is_about(marked: str, scope: Scope, target: Target) -> bool:
 def _is_object(marked: str) -> bool:
     """``delete the tables A and B with all their rows``, ``delete A``, ``A bitte löschen``: the table itself, by its place."""
     tables = words.TABLE_WORDS.pattern
-    for found in words.ASKS.finditer(marked):
+    for found in orders(marked, words.ASKS.finditer(marked)):
+        if _EMPTIES.match(found.group()):
+            continue
         behind = marked[found.end() :]
         chain = re.match(rf"\W*(?:(?:{_BEFORE}|(?P<table>{tables})|{OTHER})\W*)*?{TARGET}", behind, re.IGNORECASE)
         if chain and (chain["table"] or re.match(_AFTER, behind[chain.end() :], re.IGNORECASE)):
@@ -176,7 +181,7 @@ def _pointed_at(sentence: str, names: Collection[str]) -> list[str]:
     return [
         name
         for name in names
-        if re.search(rf"(?<![^\W_]){NAMED}?{re.escape(name)}(?![^\W_])", sentence)
+        if re.search(rf"{_EDGE}{re.escape(name)}{_END}", sentence)
         or re.search(rf"\b{words.WITHIN}\s+{article}{_pattern(name)}", sentence, re.IGNORECASE)
     ]
 
@@ -190,4 +195,4 @@ def _pattern(name: str) -> str:
     pieces = _PIECES.findall(name) or [name]
     stems = [re.escape(piece[:-1] if len(piece) > 3 and piece.endswith("s") else piece) for piece in pieces]
     body = rf"[\s_-]*{NAMED}?".join(stems)
-    return rf"(?:(?<![^\W_])|(?<={NAMED})){body}(?:s|es|n|en)?(?![^\W_])" if name.isascii() else body
+    return rf"{_EDGE}{body}(?:s|es|n|en)?{_END}" if name.isascii() else body

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from memory.knowledge.guard_speech import HANDED_OVER, LETTER, STORES
 from memory.knowledge.guard_words import STEMS
 
 OUT: Final = "␟"
@@ -57,6 +58,8 @@ _REPORTS: Final = re.compile(
     r"\s*[:：]",
     re.IGNORECASE,
 )
+_COLON: Final = re.compile(r"[:：=]|[ \t][-–—]+[ \t]|->")
+_SENTENCE: Final = re.compile(r"[.!?](?=\s)|[。！？\n]")
 _BLANK: Final = re.compile(r"(?<![:：,，])\s*\n\s*\n\s*")
 _END: Final = re.compile(r"[.!?]+[)\]]*(?=\s|$)|[。！？!?]+|…(?=\s|$)")
 _SHORT: Final = re.compile(
@@ -114,12 +117,16 @@ def _is_dense(char: str) -> bool:
 
 
 def _without_reported(text: str) -> str:
-    """After words like ``the note says:`` the rest of the paragraph is somebody's text."""
-    kept: list[str] = []
-    for paragraph in re.split(r"(\n\s*\n)", text):
-        found = _REPORTS.search(paragraph)
-        kept.append(paragraph if found is None else f"{paragraph[: found.end()]} {OUT} ")
-    return "".join(kept)
+    """After words like ``the note says:`` or ``store the following.`` all that comes is somebody's text, however long it is."""
+    ends = [found.end() for found in (_REPORTS.search(text), HANDED_OVER.search(text), _kept_after_colon(text)) if found]
+    if letter := LETTER.search(text):
+        ends.append(letter.start())
+    return f"{text[: min(ends)]} {OUT} " if ends else text
+
+
+def _kept_after_colon(text: str) -> re.Match[str] | None:
+    """``Add a to-do for tomorrow: …``"""
+    return next((found for found in _COLON.finditer(text) if STORES.search(_SENTENCE.split(text[: found.start()])[-1])), None)
 
 
 def sentences(text: str) -> list[str]:

@@ -7,12 +7,12 @@ import re
 from typing import Final
 
 
-def _words(listed: str) -> str:
+def words(listed: str) -> str:
     """A pattern for whole words, given with blanks between; ``_`` within one stands for a blank."""
     return rf"\b(?:{'|'.join(listed.split())})\b".replace("_", " ")
 
 
-def _compiled(*patterns: str) -> re.Pattern[str]:
+def compiled(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE | re.DOTALL)
 
 
@@ -20,37 +20,37 @@ _NOT_A_NOUN = "".join(
     rf"(?<!\b{word} )" for word in ("the", "a", "an", "no", "this", "that", "das", "beim", "zum", "vom", "dem", "des")
 )
 _NOT_DONE = "".join(rf"(?<!\b{word} )" for word in ("was", "were", "been", "is", "are", "got", "be", "had", "has", "have"))
-_OBJECT = _words(
+_OBJECT = words(
     "the all every any each tables? columns? rows? records? it them this that these those both my our its their everything"
     " duplicates?"
 )
-_DONE = _words("deleted removed erased purged dropped wiped discarded gone")
-_SHALL = _words("must should shall can may have_to has_to needs?_to ought_to are_to is_to to")
-_SOLL = _words(
+_DONE = words("deleted removed erased purged dropped wiped discarded gone")
+_SHALL = words("must should shall can may have_to has_to needs?_to ought_to are_to is_to to")
+_SOLL = words(
     "soll sollen sollte sollten muss müssen müsste müssten kann können darf dürfen möchte möchten will wollen bitte"
 )  # fmt: skip
 
-ASKS: Final = _compiled(
+ASKS: Final = compiled(
     # English
-    _NOT_A_NOUN + _words("delete remove erase purge discard eliminate truncate get_rid_of dispose_of throw_(?:away|out)"),
-    rf"{_words('drop wipe clear empty scrap strike')}\s+(?:out\s+|away\s+)?(?:{_OBJECT}|[␟ǂ])",
+    _NOT_A_NOUN + words("delete remove erase purge discard eliminate truncate get_rid_of dispose_of throw_(?:away|out)"),
+    rf"{words('drop wipe clear empty scrap strike')}(?:\s+out|\s+away)?(?=\s+(?:{_OBJECT}|[␟ǂ§¤]))",
     r"\bby (?:deleting|removing|erasing|purging|dropping)\b",
     rf"{_SHALL} be (?:\w+ )?{_DONE}",
-    rf"{_words('want need would_like')}[^.?!]{{1,80}}?{_NOT_DONE}{_DONE}",
+    rf"{words('want need would_like')}[^.?!]{{1,80}}?{_NOT_DONE}{_DONE}",
     # German
     _NOT_A_NOUN + r"\bl(?:ö|oe)sch(?:e|en|t)?\b",
-    _NOT_A_NOUN + _words("entferne entfernen tilgen? verwirf verwerfen streichen? beseitigen? eliminieren? vernichten?"),
-    _words(r"wirf werft schmei(?:ß|ss)\w*") + r"[^.?!]{1,80}?" + _words("weg raus hinaus"),
-    rf"{_SOLL}[^.?!]{{1,80}}?{_words('gelöscht geloescht entfernt gestrichen beseitigt')}",
+    _NOT_A_NOUN + words("entferne entfernen tilgen? verwirf verwerfen streichen? beseitigen? eliminieren? vernichten?"),
+    words(r"wirf werft schmei(?:ß|ss)\w*") + r"[^.?!]{1,80}?" + words("weg raus hinaus"),
+    rf"{_SOLL}[^.?!]{{1,80}}?{words('gelöscht geloescht entfernt gestrichen beseitigt')}",
     # French, Spanish, Italian, Portuguese, Dutch
-    _words("supprime[rz]? supprimons efface[rz]? enl[eè]ve[rz]? retire[rz] élimine[rz]?"),
+    words("supprime[rz]? supprimons efface[rz]? enl[eè]ve[rz]? retire[rz] élimine[rz]?"),
     r"\b(?:doit|doivent|devrait|devraient) être (?:supprimé|effacé)e?s?\b",
     r"\b(?:elim[ií]na|b[oó]rra|qu[ií]ta|supr[ií]me)(?:r|d)?(?:l[oa]s?)?\b",
     r"\b(?:elimine|borre|suprima|quite)n?(?:l[oa]s?)?\b",
-    _words("suprimir eliminare eliminate cancella cancellare cancellate rimuovi rimuovere rimuovete"),
-    _words("exclua excluir apague apagar apaga remova remover deletar verwijder verwijderen wis wissen schrap schrappen"),
+    words("suprimir eliminare eliminate cancella cancellare cancellate rimuovi rimuovere rimuovete"),
+    words("exclua excluir apague apagar apaga remova remover deletar verwijder verwijderen wis wissen schrap schrappen"),
     # Russian
-    _words("удали удалите удалить сотри сотрите стереть убери уберите убрать очисти очистите уничтожь уничтожить"),
+    words("удали удалите удалить сотри сотрите стереть убери уберите убрать очисти очистите уничтожь уничтожить"),
     # Chinese, Japanese, Korean
     "删除|删掉|删去|清空|移除|去掉|销毁|清除|丢弃|刪除|刪掉|刪去|銷毀|丟棄",
     "削除(?:して(?!は|も)|する(?!な|こと|の)|せよ|しろ|を?お願い)|(?:消去して|消して|取り除いて)(?!は|も)",
@@ -58,16 +58,16 @@ ASKS: Final = _compiled(
 )
 """A form that asks, unless it is forbidden."""
 
-END_STATES: Final = _compiled(
-    rf"{_words('should must shall may')} (?:no longer|not) "
-    rf"{_words('exist contain appear have be_(?:there|in|listed|stored|kept)')}",
-    rf"{_words('soll sollen sollte sollten darf dürfen')}[^.?!,]{{0,60}}\bnicht mehr\b[^.?!,]{{0,40}}"
-    rf"{_words('existieren geben da_sein vorkommen vorhanden_sein enthalten stehen')}",
+END_STATES: Final = compiled(
+    rf"{words('should must shall may')} (?:no longer|not) "
+    rf"{words('exist contain appear have be_(?:there|in|listed|stored|kept)')}",
+    rf"{words('soll sollen sollte sollten darf dürfen')}[^.?!,]{{0,60}}\bnicht mehr\b[^.?!,]{{0,40}}"
+    rf"{words('existieren geben da_sein vorkommen vorhanden_sein enthalten stehen')}",
     "(?:应该?|应当|必须)不再(?:存在|包含)",
 )
 """A state that needs a deletion, said with a word that would otherwise forbid one."""
 
-STEMS: Final = _compiled(
+STEMS: Final = compiled(
     r"\b(?:delet|remov|eras|purg|discard|eliminat|truncat|dropp(?:ed|ing)\b|drops?\b|wip(?:e|ing)|destroy|get rid|throw)",
     r"\b(?:ge)?l(?:ö|oe)sch|\bentfern|\bgestrichen|\bbeseitig|\bvernicht",
     r"\b(?:supprim|effac|enl[eè]v|élimin|elim[ií]n|borr|suprim|cancell|rimuov|rimoss|exclu[ai]|apag|verwijder|wis(?:sen)?\b)",
@@ -76,10 +76,10 @@ STEMS: Final = _compiled(
 )
 """Any form: for telling that deletions are forbidden."""
 
-FORBIDS: Final = _compiled(
+FORBIDS: Final = compiled(
     r"n['’]t\b",
     r"\bn['’](?=\w)",
-    _words(
+    words(
         r"""not never no nothing none nobody without neither nor avoid\w* refrain\w* instead_of rather_than forbid\w* prohibit\w*
         prevent\w* cannot dont doesnt mustnt shouldnt wont cant
         nicht nichts keine?[nmrs]? keinesfalls keineswegs nie niemals ohne statt anstatt weder verbot\w* verbiet\w* untersag\w*
@@ -90,34 +90,35 @@ FORBIDS: Final = _compiled(
 )
 """Before the form that asks, in the same sentence."""
 FORBIDS_DENSE: Final = re.compile(r"不|别|別|勿|莫|未|没|沒|禁止|无需|無需|避免|并非")
-FORBIDS_AFTER: Final = _compiled(
+FORBIDS_AFTER: Final = compiled(
     r"^\W*(?:\w+\W+){0,3}?(?:"
-    + _words(r"nothing none no never neither nichts keine?\w* nie niemals rien nada niente nulla niets geen ничего нельзя")
+    + words(r"nothing none no never neither nichts keine?\w* nie niemals rien nada niente nulla niets geen ничего нельзя")
     + r"|(?:is|are|ist|sind) "
-    + _words("not never forbidden prohibited verboten untersagt nicht")
+    + words("not never forbidden prohibited verboten untersagt nicht")
     + r"|(?:is|are)n['’]t\b)"
 )
-FORBIDS_LATE: Final = _compiled(_words(r"nicht nichts keine?\w* nie niemals niet niets geen nooit pas rien нельзя"))
+FORBIDS_LATE: Final = compiled(words(r"nicht nichts keine?\w* nie niemals niet niets geen nooit pas rien нельзя"))
 """Where the word that forbids comes late in its clause (``Lösche die Tabelle nicht``)."""
 FORBIDS_LATE_DENSE: Final = re.compile(
     r"ない|ません|せず|いけな|だめ|ダメ|지\s?(?:마|말)|말고|말아|금지|禁止|不得|不行|不可以|不允许|不要|是不"
 )
 
-HARMLESS: Final = _compiled(
-    r"\bno longer " + _words("needed used valid active relevant current required wanted in_use"),
-    r"\bnicht mehr " + _words(r"gebraucht\w* benötigt\w* verwendet\w* gültig\w* aktiv\w* aktuell\w* relevant\w* nötig\w*"),
+HARMLESS: Final = compiled(
+    r"\bno longer " + words("needs? needed used valid active relevant current required wanted in_use"),
+    r"\bnicht mehr "
+    + words(r"brauche\w* gebraucht\w* benötigt\w* verwendet\w* gültig\w* aktiv\w* aktuell\w* relevant\w* nötig\w*"),
     r"\bnon[- ]?(?:existent|active|valid|unique)\b",
     "不再需要的?|不需要的|不用的|不再使用的?|没用的|無用的|无用的|无效的|不存在的",
 )
 """Words that forbid elsewhere and only describe here; blanked out first."""
 
-CONTRASTS: Final = _compiled(
-    _words("but however instead(?!_of) whereas aber sondern jedoch stattdessen mais pero sino però maar porém"),
+CONTRASTS: Final = compiled(
+    words("but however instead(?!_of) whereas aber sondern jedoch stattdessen mais pero sino però maar porém"),
     "但是?|而是|不过|然而|でも|しかし|하지만",
 )
-REPORTED: Final = _compiled(
+REPORTED: Final = compiled(
     "".join(rf"(?<!\b{word} )" for word in ("i", "we", "ich", "wir"))
-    + _words(
+    + words(
         """says? said tells? told reads asks? asked states? stated claims? writes wrote demands? demanded instructs? instructed
         suggests? suggested recommends? mentions? wants requests requested sagt sagte schreibt schrieb behauptet verlangt fordert
         bittet dit demande dice pide diz pede chiede zegt vraagt говорит просит пишет"""
@@ -125,9 +126,9 @@ REPORTED: Final = _compiled(
     "(?<!我)(?:说|要求|声称|写道|表示)",
 )
 """Before the form that asks: somebody else does."""
-QUESTIONS: Final = _compiled(
+QUESTIONS: Final = compiled(
     r"^\W*(?:and |und |so |also )?"
-    + _words(
+    + words(
         r"""which what who whose whom when why how where did was were has have had is are should shall does do_(?:i|we|they) must
         wie welche\w* wer wem wen wann warum weshalb wieso wo soll sollte sollen hat haben hatte wurde wurden ist sind muss
         comment pourquoi quand quel\w* est-ce cómo por_qué cuándo qué cuál\w* quién come perché quando quale como por_que qual
@@ -138,15 +139,15 @@ QUESTIONS: Final = _compiled(
 )
 """A sentence that wants to know something."""
 
-GENERAL: Final = _compiled(
-    _words(
+GENERAL: Final = compiled(
+    words(
         r"""anything nothing any it that them everything all something these those this data
         nichts alles etwas es das sie daten irgend\w* rien tout nada todo niente tutto tudo niets iets ничего всё все"""
     ),
     "任何|什么|所有|全部|一切|何も|아무",
 )
-OTHERS: Final = _compiled(
-    _words(
+OTHERS: Final = compiled(
+    words(
         r"""else others? rest remaining further sonst andere\w* übrige\w* weitere\w* restliche\w* autres? demás otr[oa]s? altr[oi]
         outr[oa]s? ander\w* друг\w*"""
     ),
@@ -154,8 +155,8 @@ OTHERS: Final = _compiled(
 )
 """Forbidden is what was not asked for; what was asked for stands."""
 
-KEPT: Final = _compiled(
-    _words(
+KEPT: Final = compiled(
+    words(
         r"""keep leave retain preserve spare except excluding besides apart_from other_than behalte behalten lass lasse lassen
         außer ausgenommen bis_auf garder? gardez sauf conserva(?:r|d)? excepto salvo menos tieni tenere tranne eccetto mantenha
         exceto bewaar houd behalve сохрани оставь кроме"""
@@ -164,30 +165,30 @@ KEPT: Final = _compiled(
     "(?:保留|留下)[^，。；]*|除了?[^，。；]*?(?:以外|之外|外)|除了[^，。；]*",
 )
 """What a sentence takes out of what it asks for."""
-SPARED: Final = _compiled(r"^\W*" + _words("not nicht no pas non niet не") + ".*", "^不.*")
+SPARED: Final = compiled(r"^\W*" + words("not nicht no pas non niet не") + ".*", "^不.*")
 """``…, but not Companies``."""
 
-TABLE_WORDS: Final = _compiled(
-    _words(r"tables? tabellen? tableaux? tablas? tabell[ae] tabelas? tabel таблиц\w*"),
+TABLE_WORDS: Final = compiled(
+    words(r"tables? tabellen? tableaux? tablas? tabell[ae] tabelas? tabel таблиц\w*"),
     "表(?![示达明现面情])|テーブル|테이블",
 )
-COLUMN_WORDS: Final = _compiled(
-    _words(
+COLUMN_WORDS: Final = compiled(
+    words(
         r"""columns? fields? attributes? property properties spalten? feld felder felds colonnes? champs? columnas? campos?
         colonn[ae] camp[oi] colunas? kolom kolommen velden столб\w* колон\w* пол[еяй]"""
     ),
     "列|栏|字段|欄|カラム|フィールド|컬럼",
 )
-ROW_WORDS: Final = _compiled(
-    _words(
+ROW_WORDS: Final = compiled(
+    words(
         r"""rows? records? entry entries lines? items? duplicates? zeilen? einträge? eintrag datensatz datensätze dubletten?
         duplikate? lignes? enregistrements? entrées? doublons? filas? registros? entradas? duplicados? righ[ae] voc[ei] duplicati
         linhas? rijen regels? записи? строк\w*"""
     ),
     "行|记录|條目|条目|重复|レコード|행|레코드",
 )
-ALL_WORDS: Final = _compiled(
-    _words(
+ALL_WORDS: Final = compiled(
+    words(
         """everything all_(?:my_|our_|the_|of_)*(?:data|knowledge|tables|it) alles alle_(?:meine_|unsere_)?(?:daten|tabellen)
         tout todo tutto tudo всё"""
     ),
