@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from sqlalchemy import Connection, event, select
+from sqlalchemy import BigInteger, Connection, Double, MetaData, create_engine, delete, event, func, insert, select
+from sqlalchemy import Column as SqlColumn
+from sqlalchemy import Table as SqlTable
 
 from memory.model.errors import StoreUnavailable
+from memory.model.expression import parse_expression
+from memory.model.expression_value import is_true, value_of
 from memory.model.knowledge import (
     MAX_COLUMNS,
     AddRows,
+    ColumnType,
     CopyColumn,
     CreateDerivedColumn,
     CreateEmptyColumn,
@@ -34,8 +40,10 @@ from memory.model.knowledge import (
 )
 from memory.model.owner import Owner
 from memory.stores.tables import Tables, build_tables
+from memory.stores.tables.knowledge.compile import compile_condition, compile_value
 from memory.stores.tables.rows_knowledge import KNOWLEDGE_ROWS
 from memory.stores.tables.scoping import Records
+from memory.stores.tables.sqlite_functions import add_functions
 from tests.support.records import ANN, ANNS, BOB, BOBS, NOW, OTHER_ANN, SALES, losing, see
 
 _numbers = itertools.count()
@@ -838,3 +846,49 @@ async def test_a_change_of_many_rows_may_take_longer_than_a_call(postgres_url: s
     finally:
         await tables.aclose()
     assert limits == ["30s", "5s"]
+
+
+POWERS = """
+f**2 | f**0.5 | f**-1 | f**g | n**g | 2**f | n**n | n**2 | n**3 | (n+1)**2 | -(n**2) | (f**2+g**2)**0.5 | (f+1)**g/n
+((f**2-g)**3*2)**0.25 | n**2-n**2 | f**2>g | n**9 | (f*1e308)**g | f**(g*1e308) | ((n**3)**3)**3
+((((f**2)**2)**2)**2)**2 | f**2>g and n**2<50
+"""
+EVERYDAY = 16
+"""Of these SQLite computes all by itself, where no number is infinite."""
+
+
+def _refused(*_: object) -> None:
+    raise AssertionError("a row went to the function")
+
+
+def test_powers_are_those_of_python_and_mostly_of_sqlite_itself() -> None:
+    """Bit for bit: the library of C that SQLite calls is Python's own."""
+    floats = [0.0, -1.0, 0.5, 2.0, -3.0, 1e-310, 1e154, 1.7e308, 1 / 3, None]
+    ints = [0, -1, 7, 3037000499, 3037000500, 2**63 - 1, -(2**63), None]
+    rows = [{"f": f, "g": g, "n": n} for f in floats for g in floats for n in ints]
+    types = {"f": ColumnType.FLOAT, "g": ColumnType.FLOAT, "n": ColumnType.INT}
+    kinds: dict[ColumnType, Any] = {ColumnType.FLOAT: Double, ColumnType.INT: BigInteger}
+    table = SqlTable("t", MetaData(), *(SqlColumn(name, kinds[type_]) for name, type_ in types.items()))
+    powers = [parse_expression(text, types) for text in " | ".join(POWERS.strip().splitlines()).split(" | ")]
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        driver = cast("Any", connection.connection.driver_connection)
+        add_functions(driver)
+        table.create(connection)
+        connection.execute(insert(table), rows)
+        columns = dict(table.c.items())
+        for power in powers:
+            expected = [value_of(power.node, row) for row in rows]
+            for row, one, other in zip(
+                rows, connection.scalars(select(compile_value(power, columns, "sqlite"))), expected, strict=True
+            ):
+                infinite = isinstance(other, float) and math.isinf(other)  # is no value of a row
+                assert (one is None) if infinite else (one == other and type(one) is type(other)), (power, row, one, other)
+            true = connection.scalars(select(table.c.n.is_(table.c.n)).where(compile_condition(power, columns, "sqlite"))).all()
+            assert len(true) == sum(is_true(value, power.type) for value in expected), power
+        connection.execute(delete(table).where((func.abs(table.c.f) > 1e4) | (func.abs(table.c.g) > 1e4)))
+        driver.create_function("knowledge_value", -1, None)
+        driver.create_function("knowledge_value", -1, _refused)
+        for power in powers[:EVERYDAY]:
+            assert connection.scalars(select(compile_value(power, columns, "sqlite"))).all()
+    engine.dispose()

@@ -19,6 +19,7 @@ from memory.model.expression_value import value_of
 VALUE: Final = "knowledge_value"
 LOWER: Final = "knowledge_lower"
 UPPER: Final = "knowledge_upper"
+POWER: Final = "pow"
 REAL_TEXT: Final = "knowledge_real_text"
 MAX_ARGUMENTS: Final = 100
 """Of 127 that SQLite takes."""
@@ -28,6 +29,10 @@ def add_functions(connection: sqlite3.Connection) -> None:
     connection.create_function(VALUE, -1, _value, deterministic=True)
     connection.create_function(LOWER, 1, _lower, deterministic=True)
     connection.create_function(UPPER, 1, _upper, deterministic=True)
+    try:
+        connection.execute("SELECT pow(2.0, 0.5)")
+    except sqlite3.OperationalError:  # SQLite can be built without its mathematics
+        connection.create_function(POWER, 2, _power, deterministic=True)
     connection.create_function(REAL_TEXT, 1, _real_text, deterministic=True)
 
 
@@ -70,3 +75,12 @@ def _real_text(number: Any) -> str | None:
     if not isinstance(number, int | float) or not math.isfinite(real := float(number)):
         return None
     return repr(real)
+
+
+def _power(a: Any, b: Any) -> float | None:
+    if not isinstance(a, int | float) or not isinstance(b, int | float):
+        return None
+    try:
+        return math.pow(a, b)
+    except (OverflowError, ValueError):
+        return None

@@ -37,6 +37,8 @@ from memory.stores.tables.sqlite_functions import program
 MAX_DEPTH: Final = 8
 MAX_CHAIN: Final = 8
 """Operands of a sum or product of ints that is written twice, to see whether it stayed an int."""
+MAX_POWERS: Final = 3
+"""In each other: the SQL names an operand that may be infinite twice."""
 _STR, _INT, _FLOAT, _BOOL = ColumnType.STR, ColumnType.INT, ColumnType.FLOAT, ColumnType.BOOL
 _WHOLE: Final = frozenset({_INT, _BOOL})
 _OPEN: Final = frozenset({*CONTAINERS, Loose.ANY, None})
@@ -167,10 +169,23 @@ class SqliteCompiler:
 
     def _float(self, node: Arithmetic, depth: int) -> ColumnElement[Any] | None:
         left, right = node.left, node.right
-        if node.op not in ("+", "-", "*", "/") or not {left.kind, right.kind} <= NUMBERS:
+        if node.op not in ("+", "-", "*", "/", "**") or not {left.kind, right.kind} <= NUMBERS:
+            return None
+        if node.op == "**" and _powers(node) > MAX_POWERS:
             return None
         a, b = self._real(left, depth), self._real(right, depth)
+        if node.op == "**":
+            return self._power(node, a, b)
         return Fragment(f"({{0}} {node.op} {{1}})", [a, b], type_=Double())
+
+    def _power(self, node: Arithmetic, a: ColumnElement[Any], b: ColumnElement[Any]) -> ColumnElement[Any]:
+        """Of finite numbers C's own, as in Python: where the result is not finite it is None. Infinity goes to the function."""
+        power = Fragment("nullif(nullif(pow({0}, {1}), 9e999), -9e999)", [a, b], type_=Double())
+        open_ = [one for one, side in ((a, node.left), (b, node.right)) if not _is_finite(side)]
+        if not open_:
+            return power
+        infinite = " OR ".join(f"abs({{{number}}}) > 1.7976931348623157e308" for number in range(2, 2 + len(open_)))
+        return Fragment(f"(CASE WHEN {infinite} THEN {{0}} ELSE {{1}} END)", [self._called(node), power, *open_], type_=Double())
 
     def _real(self, node: Node, depth: int) -> ColumnElement[Any]:
         """An int becomes a float before it is computed with, as in Python."""
@@ -187,6 +202,13 @@ class SqliteCompiler:
                 if one is None or other is None:
                     return None
                 return Fragment(f"({{0}} {op} {{1}})", [one, other], type_=BigInteger())
+            case Arithmetic(op="**", kind=ColumnType.INT, left=left, right=Const(value=int() as times)) if 0 < times <= MAX_CHAIN:
+                factors: list[ColumnElement[Any]] = []
+                while len(factors) < times and (factor := self._chain(left, leaves)) is not None:
+                    factors.append(factor)
+                if len(factors) < times:
+                    return None
+                return Fragment(f"({' * '.join(f'{{{number}}}' for number in range(times))})", factors, type_=BigInteger())
             case Negative(kind=ColumnType.INT, operand=operand) if operand.kind in _WHOLE:
                 one = self._chain(operand, leaves)
                 return None if one is None else Fragment("(-{0})", [one], type_=BigInteger())
@@ -239,6 +261,22 @@ def _names(node: Any, kinds: dict[str, Any]) -> None:
     for part in ("operands", "items", "arguments"):
         for one in getattr(node, part, ()):
             _names(one, kinds)
+
+
+def _powers(node: Node) -> int:
+    """Powers of floats in each other, among what is added, multiplied and raised."""
+    match node:
+        case Arithmetic(op=op, kind=kind, left=left, right=right):
+            return max(_powers(left), _powers(right)) + (op == "**" and kind is _FLOAT)
+        case Negative(operand=operand):
+            return _powers(operand)
+        case _:
+            return 0
+
+
+def _is_finite(node: Node) -> bool:
+    """Columns hold no infinity, and ints become none."""
+    return isinstance(node, Name | Const) or node.kind in _WHOLE
 
 
 def _are_literals(items: Sequence[Node]) -> bool:
