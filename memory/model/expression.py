@@ -93,9 +93,7 @@ class _Reader:
         self.names = set[str]()
 
     def node(self, tree: ast.AST, depth: int) -> Node:
-        self._nodes += 1
-        if depth > MAX_DEPTH or self._nodes > MAX_NODES:
-            raise problem(f"the expression is too large: at most {MAX_NODES} parts, {MAX_DEPTH} deep in each other")
+        self._count(1, depth)
         depth += 1
         match tree:
             case ast.Constant(value=value):
@@ -132,6 +130,11 @@ class _Reader:
             case _:
                 raise not_allowed(_CONSTRUCTS.get(type(tree), _shown(tree)))
 
+    def _count(self, parts: int, depth: int) -> None:
+        self._nodes += parts
+        if depth > MAX_DEPTH or self._nodes > MAX_NODES:
+            raise problem(f"the expression is too large: at most {MAX_NODES} parts, {MAX_DEPTH} deep in each other")
+
     def _column(self, name: str) -> Node:
         name = normal_name(name)
         name = self._alone.get(name, name)
@@ -147,8 +150,8 @@ class _Reader:
     @staticmethod
     def _signed(operand: Node, negative: bool) -> Node:
         if isinstance(operand, Const) and operand.kind in NUMBERS:
-            kind = ColumnType.INT if operand.kind is ColumnType.BOOL else operand.kind
-            return Const(-operand.value if negative else operand.value, kind)
+            value = -operand.value if negative else operand.value
+            return Const(value, ColumnType.FLOAT) if operand.kind is ColumnType.FLOAT else _int(value)
         kind = operand.kind
         if kind is Loose.ANY:
             kind = ColumnType.FLOAT
@@ -170,7 +173,10 @@ class _Reader:
                 if number + 1 < len(ops):
                     raise problem("`in` in a chain of comparisons is not allowed; join comparisons with and")
                 continue
+            before = self._nodes
             left = self.node(trees[number + 1], depth)
+            if number + 1 < len(ops):  # it is written twice, and what is in it, too
+                self._count(self._nodes - before, depth)
             if isinstance(op, ast.Is | ast.IsNot):
                 link = _identity(first, left)
                 links.append(Not(link) if isinstance(op, ast.IsNot) else link)

@@ -14,6 +14,9 @@ from typing import Final
 from memory.model.knowledge import ToolProblem
 
 MAX_EXPRESSION_CHARS: Final = 10_000
+MAX_PARTS: Final = 10_000
+MAX_NESTED: Final = 100
+"""Levels of Python's tree, of which a part of an expression has one or two."""
 ALLOWED: Final = (
     "allowed are column names (x or {x}), literals, == != < <= > >=, in, not in, and, or, not, + - * / // % **, is None,"
     " is not None, len() str() int() float() bool(), the text methods lower() upper() strip() startswith() endswith(),"
@@ -45,12 +48,25 @@ def syntax_tree(text: str, aliases: Mapping[str, str] | None = None) -> ast.expr
     text = _renamed(text, aliases or {})
     try:
         # In parentheses a line break is no end.
-        return ast.parse(f"({text}\n)", mode="eval").body
+        tree = ast.parse(f"({text}\n)", mode="eval").body
     except SyntaxError as error:
         where = f" at character {error.offset - 1}" if error.offset and error.lineno == 1 else ""
         raise problem(f"not a Python expression{where}: {str(error.msg)[:200]}; {ALLOWED}") from None
     except (ValueError, MemoryError, RecursionError):
         raise problem("the expression is nested too deeply or holds a number that is too long") from None
+    _check_size(tree)
+    return tree
+
+
+def _check_size(tree: ast.AST) -> None:
+    """All that reads the tree calls itself for what is within, so its depth is known before. Raises ToolProblem."""
+    level: list[ast.AST] = [tree]
+    parts = depth = 0
+    while level:
+        parts, depth = parts + len(level), depth + 1
+        if depth > MAX_NESTED or parts > MAX_PARTS:
+            raise problem(f"the expression is too large: at most {MAX_PARTS} parts, {MAX_NESTED} in each other")
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
 
 
 def _renamed(text: str, aliases: Mapping[str, str]) -> str:

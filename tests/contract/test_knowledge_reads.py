@@ -6,14 +6,18 @@ import asyncio
 import itertools
 import json
 import math
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+import psycopg
 import pytest
-from sqlalchemy import BigInteger, Column, Connection, Double, Integer, MetaData, Table, Text, insert, null, select
+from sqlalchemy import URL, BigInteger, Column, Connection, Double, Integer, MetaData, Table, Text, insert, null, select
+from sqlalchemy import exc as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
+from memory.model.errors import InvalidInput
 from memory.model.expression import parse_expression
 from memory.model.expression_tree import CONTAINERS, Loose
 from memory.model.expression_value import is_true, value_of
@@ -34,6 +38,7 @@ from memory.model.knowledge import (
 from memory.model.owner import Owner
 from memory.ports import CreateContact, MergeContacts
 from memory.stores.tables import Tables, build_tables
+from memory.stores.tables.faults import translate
 from memory.stores.tables.fragments import Fragment
 from memory.stores.tables.knowledge.compile import compile_condition, compile_value
 from memory.stores.tables.knowledge.reads import KnowledgeReads
@@ -89,6 +94,7 @@ _ROWS: list[dict[str, Any]] = [
      "tm": 1, "td": 86_400_000_000, "l": [[1], {"a": 1.0}], "o": {"t": None, "l": [1, "2"]}},
 ]  # fmt: skip
 EXPRESSIONS = """
+f**5e-324 | g**5e-324 | 1.0**f | 0.0**f | (x==7)**o['n'] | x**5e-324
 x+y | x-y | x*y | x//y | x%y | x/y | x**2 | x**3 | x**0 | x**70 | x**y | -x | +x | b+1 | x%3 | x//2 | (-x)//3 | x%-3
 x+1-1 | x*0.1 | f+g | f*g | f/g | f-g | -f | f*f*f | f**2 | f**g | f**0.5 | g**-1 | x+f | f+1e308+1e308
 f*1e308*1e308-f*1e308*1e308 | ((x+y)*2-y)//3%5 | (x>1)+(y>1) | (x>1)==(y<1) | int(f) | int(g) | int(b) | float(x) | int(s)
@@ -448,3 +454,75 @@ async def test_what_is_too_complex(tables: Tables) -> None:
     for text in (f"{deep} is None", wide, " or ".join(f"c{n % 100} in {list(range(15))}" for n in range(100)), f"not ({wide})"):
         found = await tables.knowledge.filter(SEEN, FilterQuery(text, tables=["T"]))
         assert len(found["T"]) == (0 if text.startswith(("not", "c0 in")) else 1)
+
+
+async def test_chains_and_nests_of_every_kind_stay_small(tables: Tables) -> None:
+    """Each of these once wrote a part several times, or had a level for each operand."""
+    await make(tables, "T", {"x": "int", "s": "str"}, [{"x": 1, "s": "1"}])
+
+    def nested(template: str, seed: str, levels: int) -> str:
+        for _ in range(levels):
+            seed = template.replace("@", seed)
+        return seed
+
+    for text, holds in {
+        "(" + " or ".join(["x"] * 300) + ") == 1": True,
+        "(" + " and ".join(["(x + x + x)"] * 200) + ") == 3": True,
+        "(" + " and ".join(["x", "None", *["x"] * 300]) + ") is None": True,
+        "(" + " or ".join([*["None"] * 300, "x"]) + ") == 1": True,
+        nested("int(str(@))", "x", 18) + " == 1": True,
+        nested("(@ in [1, 2.5, x])", "x", 30): True,
+        nested("s.endswith(str(@))", "x", 15): False,
+        nested("str(@ == s)", "s", 12) + " == 'False'": True,
+        nested("(@ < 2.5)", "x", 35): True,
+        nested("((@ or x) - 0)", "x", 18) + " == 1": True,
+        nested("(@ % 7)", "x", 36) + " == 1": True,
+        nested("s[int(@) - 1]", "s", 9) + " == '1'": True,
+    }.items():
+        found = await tables.knowledge.filter(SEEN, FilterQuery(text, tables=["T"]))
+        assert bool(found["T"]) == holds, text[:200]
+
+
+async def test_an_index_may_be_any_int(tables: Tables) -> None:
+    rows = [
+        {"s": "abc", "l": [1, 2], "o": {"k": "abc"}, "n": n} for n in (2**31 - 1, -(2**31), 3_000_000_000, 2**63 - 1, 1, -1, None)
+    ]
+    await make(tables, "T", {"s": "str", "l": "list", "o": "dict", "n": "int"}, rows)
+    for at in (2**31 - 2, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 3_000_000_000, -3_000_000_000, 2**63 - 1, -(2**63) + 1):
+        for of in ("s", "l", "o['k']"):
+            found = await tables.knowledge.filter(SEEN, FilterQuery(f"{of}[{at}] is None", tables=["T"]))
+            assert len(found["T"]) == len(rows)
+    for of in ("s", "l", "o['k']"):
+        found = await tables.knowledge.filter(SEEN, FilterQuery(f"{of}[n] is not None", tables=["T"]))
+        assert [row["n"] for row in found["T"]] == [-1, 1]
+        found = await tables.knowledge.filter(SEEN, FilterQuery(f"{of}[n * 3 + 3000000000] is None", tables=["T"]))
+        assert len(found["T"]) == len(rows)
+
+
+async def test_a_number_that_the_database_cannot_compute_is_a_problem(
+    tables: Tables, sql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if sql_url.startswith("sqlite"):
+        pytest.skip("SQLite makes a float or nothing of it")
+    await make(tables, "T", {"x": "int"}, [{"x": 1}])
+    beyond = Fragment("((4294967296)::int > 0)")
+
+    def condition(*_given: Any, **_how: Any) -> Fragment:
+        return beyond
+
+    monkeypatch.setattr("memory.stores.tables.knowledge.reads.compile_condition", condition)
+    told = await problem(tables.knowledge.filter(SEEN, FilterQuery("x > 0", tables=["T"])), "bad_expression")
+    assert "beyond" in told
+
+
+@pytest.mark.parametrize("error", [sqlite3.IntegrityError("x"), psycopg.errors.NumericValueOutOfRange("x"), ValueError("x")])
+def test_what_refuses_a_value_does_not_say_where_it_is(error: Exception) -> None:
+    """Such an error is shown to the model that gave the value."""
+    urls = (
+        URL.create("postgresql+psycopg", "ann", "secret", "db.internal", 5433, "known"),
+        URL.create("sqlite", database="/srv/known"),
+    )
+    for url in urls:
+        told = translate(url, sa.StatementError("x", "x", None, error) if isinstance(error, ValueError) else error)
+        assert isinstance(told, InvalidInput)
+        assert not any(part in told.message for part in ("db.internal", "5433", "known", "secret"))

@@ -230,3 +230,28 @@ def test_bounds() -> None:
     with pytest.raises(ToolProblem, match="bad_expression"):
         parse_expression("x" * (MAX_EXPRESSION_CHARS + 1), COLUMNS)
     assert len(parse_expression(f"x in {list(range(1_000))}", COLUMNS).names) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x" + ".b" * 1_500,
+        "-(-9223372036854775808)",
+        "x" + "[0]" * 1_500,
+        "s" + ".lower()" * 1_000,
+        "-" * 5_000 + "1",
+        "not " * 2_000 + "x",
+        " + ".join(["x"] * 2_000),
+        " ** ".join(["2"] * 2_000),
+        "x" + " if x else x" * 700,
+        "lambda: " * 1_000 + "x",
+        "x in " + "[" * 150 + "]" * 150,
+        "f(" * 150 + ")" * 150,
+        "(1 < " * 25 + "x" + " < y)" * 25,  # doubled at each level
+    ],
+)
+def test_what_is_nested_deeply_is_refused_before_it_is_read(text: str) -> None:
+    for aliases in (None, {"T": "x"}):
+        with pytest.raises(ToolProblem) as refused:
+            parse_expression(text, COLUMNS, aliases=aliases)
+        assert refused.value.code == "bad_expression"

@@ -47,7 +47,8 @@ def _translate_driver(url: URL, error: sqlite3.Error | psycopg.Error) -> Aftertu
     if state.startswith("42"):
         # Names, privileges and syntax: these messages quote the statement, never a value.
         return InvalidSettings(f"{_where(url)} refused the statement: {_first_line(error)}")
-    return InvalidInput(f"{_where(url)} refused a value ({type(error).__name__} {state})")
+    # The caller of a value may be a model or a user, who are told nothing of where the database is.
+    return InvalidInput(f"the database refused a value ({type(error).__name__} {state})")
 
 
 def _translate_sqlite(url: URL, error: sqlite3.Error) -> AfterturnError:
@@ -61,7 +62,7 @@ def _translate_sqlite(url: URL, error: sqlite3.Error) -> AfterturnError:
     if "not a database" in message:
         return InvalidSettings(f"{_where(url)} is not a SQLite database")
     if isinstance(error, sqlite3.IntegrityError | sqlite3.DataError | sqlite3.NotSupportedError):
-        return InvalidInput(f"{_where(url)} refused a value ({type(error).__name__})")
+        return InvalidInput(f"the database refused a value ({type(error).__name__})")
     return StoreUnavailable(f"{_where(url)} is unavailable: {message}")
 
 

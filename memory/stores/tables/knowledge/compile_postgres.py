@@ -47,7 +47,7 @@ _JSON: Final = frozenset({*CONTAINERS, _ANY})
 
 class PostgresCompiler:
     def __init__(self, columns: Mapping[str, Element], *, safe: bool) -> None:
-        self._columns = columns
+        self._columns = dict(columns)
         self._safe = safe
         self._lets = 0
 
@@ -125,21 +125,32 @@ class PostgresCompiler:
         return numbers.shifted(self, node.op, self.value(left), left.kind, self.value(right), right.kind, kind, safe=self._safe)
 
     def _either(self, op: str, operands: Sequence[Node], kind: Kind) -> Element:
-        last = operands[-1]
-        found = self._number(last, kind) if kind in NUMBERS else self.value(last)
-        # From the last to the first, so that each is written once.
-        for operand in reversed(operands[:-1]):
-            value = self._number(operand, kind) if kind in NUMBERS else self.value(operand)
-            if operand.kind is Loose.NONE:
-                found = found if op == "or" else value
-                continue
-            found = self._chosen(op, value, kind if kind in NUMBERS else operand.kind, found)
-        return found
+        """As one CASE, however many there are: the first that decides, else the last."""
+        deciding: list[Node] = []
+        for operand in operands:
+            if operand.kind is not Loose.NONE or operand is operands[-1]:
+                deciding.append(operand)
+            elif op == "and":  # None decides, whatever follows
+                deciding.append(operand)
+                break
+        values = [self._operand(one, kind) for one in deciding]
+        kinds = [kind if kind in NUMBERS else one.kind for one in deciding]
+        if len(values) == 1:
+            return values[0]
+        test = "{%d}" if op == "or" else "{%d} IS NOT TRUE"
 
-    def _chosen(self, op: str, value: Element, kind: Kind | None, rest: Element) -> Element:
-        test = "{0}" if op == "or" else "{0} IS NOT TRUE"
-        template = f"(CASE WHEN {test} THEN {{1}} ELSE {{2}} END)"
-        return self.let(value, lambda v: Fragment(template, [self.truth(v, kind), v, rest], type_=rest.type))
+        def chosen(*refs: Element) -> Element:
+            last = len(refs) - 1
+            tests = [self.truth(ref, one) for ref, one in zip(refs[:-1], kinds[:-1], strict=True)]
+            cases = " ".join(f"WHEN {test % (last + 1 + number)} THEN {{{number}}}" for number in range(last))
+            return Fragment(f"(CASE {cases} ELSE {{{last}}} END)", [*refs, *tests], type_=refs[0].type)
+
+        return self._let(values, chosen)
+
+    def _operand(self, node: Node, kind: Kind) -> Element:
+        if node.kind is Loose.NONE:
+            return Fragment("NULL")
+        return self._number(node, kind) if kind in NUMBERS else self.value(node)
 
     def _call(self, name: str, arguments: Sequence[Node]) -> Element:
         first = arguments[0]
@@ -180,7 +191,10 @@ class PostgresCompiler:
                 return self.condition(operand)
             case Call(name="startswith" | "endswith" as name, arguments=(whole, part)):
                 a, b = self.text(whole), self.text(part)
-                return Fragment("starts_with({0}, {1})" if name == "startswith" else "(right({0}, length({1})) = {1})", [a, b])
+                if name == "startswith":
+                    return Fragment("starts_with({0}, {1})", [a, b])
+                ends = self.let(b, lambda end: Fragment("(right({0}, length({1})) = {1})", [a, end]))
+                return cast("ColumnElement[bool]", ends)
             case _:
                 return self.truth(self.value(node), node.kind)
 
@@ -210,10 +224,18 @@ class PostgresCompiler:
     def _one_of(self, left: Node, items: Sequence[Node]) -> ColumnElement[bool]:
         plain = [item for item in items if isinstance(item, Const) and item.kind is left.kind and left.kind not in _JSON]
         others = [item for item in items if not any(item is one for one in plain)]
+        if len(others) + bool(plain) > 1 and not isinstance(left, Name):
+            return cast("ColumnElement[bool]", self.let(self.value(left), lambda v: self._one_of(self._named(v, left.kind), items)))
         found: list[ColumnElement[bool]] = [self._compare(Compare("==", left, item)) for item in others]
         if plain:
             found.insert(0, self.value(left).in_([_literal(item.value, item.kind) for item in plain]))
         return or_(*found) if found else false()
+
+    def _named(self, value: Element, kind: Kind | None) -> Name:
+        """A value that is worked out as a column, which no column is called."""
+        name = f"#{len(self._columns)}"
+        self._columns[name] = value
+        return Name(name, cast("Kind", kind))
 
     def _within(self, left: Node, right: Node) -> ColumnElement[bool]:
         if right.kind is _STR:

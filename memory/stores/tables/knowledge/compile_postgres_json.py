@@ -16,6 +16,9 @@ from memory.stores.tables.knowledge.compile_postgres_numbers import ranged
 _JSON: Final = frozenset({*CONTAINERS, Loose.ANY})
 _NUMBERS: Final = frozenset({ColumnType.INT, ColumnType.BOOL, ColumnType.FLOAT})
 
+_AT: Final = "least(greatest({1}, -2000000000), 2000000000)::int"
+"""An index, or one that is as far beyond. A constant is worked out before any CASE around it, so it must never be out of range."""
+
 
 def as_text(value: Element) -> Element:
     return text("(CASE WHEN jsonb_typeof({0}) = 'string' THEN {0} #>> '{}' END)", value)
@@ -32,13 +35,13 @@ def _as_exact(value: Element) -> Element:
 def index(to: Letting, value: Element, kind: Kind | None, at: Element, at_kind: Kind | None) -> Element:
     if kind is ColumnType.STR:
         char = (
-            "(CASE WHEN {1} >= 0 AND {1} < length({0}) THEN substr({0}, {1}::int + 1, 1)"
-            " WHEN {1} < 0 AND {1} >= -length({0}) THEN substr({0}, length({0}) + {1}::int + 1, 1) END)"
+            f"(CASE WHEN {{1}} >= 0 AND {{1}} < length({{0}}) THEN substr({{0}}, {_AT} + 1, 1)"
+            f" WHEN {{1}} < 0 AND {{1}} >= -length({{0}}) THEN substr({{0}}, length({{0}}) + {_AT} + 1, 1) END)"
         )
         return to.let2(value, at, lambda v, i: text(char, v, i))
     if at_kind is ColumnType.STR:
         return json("NULLIF({0} -> {1}, 'null'::jsonb)", value, at)
-    element = "NULLIF({0} -> (CASE WHEN {1} BETWEEN -2147483647 AND 2147483647 THEN {1}::int END), 'null'::jsonb)"
+    element = f"NULLIF({{0}} -> {_AT}, 'null'::jsonb)"
     if kind is ColumnType.LIST:
         return to.let2(value, at, lambda v, i: json(element, v, i))
 

@@ -103,10 +103,10 @@ def _scaled(op: str, sign: str) -> str:
 
 _PRODUCT: Final = {"*": _scaled("*", "+"), "/": _scaled("/", "-")}
 _POWER: Final = (
-    "(CASE WHEN {0} = 0 AND {1} < 0 OR {0} < 0 AND {1} <> floor({1}) THEN NULL"
+    "(CASE WHEN {0} IS NULL OR {1} IS NULL OR {0} = 0 AND {1} < 0 OR {0} < 0 AND {1} <> floor({1}) THEN NULL"
     " WHEN {1} = 0 OR {0} = 1 THEN 1::float8 WHEN {0} = 0 THEN 0::float8"
+    " WHEN abs({1}) < 1e-290 THEN 1::float8"  # before its half, which may be too small for a float
     " WHEN {0} = -1 THEN CASE WHEN {1} / 2 = floor({1} / 2) THEN 1::float8 ELSE -1::float8 END"
-    " WHEN abs({1}) < 1e-290 THEN 1::float8"
     " WHEN abs({0}) = 'Infinity'::float8 OR abs({1}) > 1e19"
     " THEN CASE WHEN (abs({0}) > 1) = ({1} > 0) THEN NULL ELSE 0::float8 END"
     f" WHEN ln(abs({{0}})) * {{1}} > {_MOST_LOG} THEN NULL WHEN ln(abs({{0}})) * {{1}} < {_LEAST_LOG} THEN 0::float8"

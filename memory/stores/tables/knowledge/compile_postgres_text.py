@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from sqlalchemy import Text, literal
@@ -24,7 +24,7 @@ _FRACTION: Final = "CASE WHEN mod({0}, 1000000) = 0 THEN '' ELSE to_char(MOMENT,
 def method(name: str, texts: Sequence[Element]) -> Element:
     if name == "strip":
         return text("btrim({0}, {1})", texts[0], texts[1] if len(texts) > 1 else literal(WHITESPACE, Text))
-    return text(f'({name}({{0}} COLLATE "und-x-icu") COLLATE "C")', texts[0])
+    return text(f'({name}({{0}} COLLATE "afterturn_case") COLLATE "C")', texts[0])
 
 
 def converted(to: Letting, name: str, value: Element, kind: Kind) -> Element:
@@ -48,7 +48,7 @@ def converted(to: Letting, name: str, value: Element, kind: Kind) -> Element:
 def whole_of(to: Letting, value: Element) -> Element:
     """An int from text; None from what is none."""
     number = f"(CASE WHEN length({{0}}) <= {MAX_NUMBER_CHARS} AND {{1}} ~ '{_WHOLE}' THEN replace({{1}}, '_', '')::numeric END)"
-    return ranged(to, to.let2(value, _plain(value), lambda v, plain: exact(number, v, plain)), ColumnType.INT)
+    return ranged(to, _with_plain(to, value, lambda v, plain: exact(number, v, plain)), ColumnType.INT)
 
 
 def float_of(to: Letting, value: Element) -> Element:
@@ -58,8 +58,13 @@ def float_of(to: Letting, value: Element) -> Element:
         "(CASE WHEN abs({0}::numeric) > 1.7976931348623158e308 THEN NULL"
         " WHEN abs({0}::numeric) < 2.4703282292062329e-324 THEN 0::float8 ELSE {0}::float8 END)"
     )
-    found = to.let2(value, _plain(value), lambda v, plain: text(number, v, plain))
+    found = _with_plain(to, value, lambda v, plain: text(number, v, plain))
     return to.let(found, lambda v: real(near, v))
+
+
+def _with_plain(to: Letting, value: Element, body: Callable[[Element, Element], Element]) -> Element:
+    """The value is written once, so that conversions in each other do not double their SQL at each level."""
+    return to.let(value, lambda v: to.let(_plain(v), lambda plain: body(v, plain)))
 
 
 def _plain(value: Element) -> Element:
@@ -72,7 +77,7 @@ def _text(to: Letting, value: Element, kind: Kind) -> Element:
     if kind is ColumnType.STR:
         return value
     if kind is ColumnType.BOOL:
-        return text("(CASE WHEN {0} = 0 THEN 'False' WHEN {0} <> 0 THEN 'True' END)", value)
+        return to.let(value, lambda v: text("(CASE WHEN {0} = 0 THEN 'False' WHEN {0} <> 0 THEN 'True' END)", v))
     if kind is ColumnType.INT:
         return text("({0}::text)", value)
     template = {

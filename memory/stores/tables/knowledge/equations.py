@@ -174,16 +174,17 @@ def _check_size(work: Work, table: Table, value: ColumnElement[Any], type_: Colu
 @contextmanager
 def _bounded() -> Generator[None]:
     """What the database cannot do with an expression is said so that its caller can act on it."""
-    problem: ToolProblem
     try:
         yield
+    except RecursionError:
+        pass
     except DBAPIError as error:
         if not _is_too_much(error.orig):
             raise
-        problem = ToolProblem("too_large", "the database could not compute this for all rows; use a shorter expression")
     else:
         return
-    raise problem  # outside of the except block: the driver's error may quote values
+    # Outside of the except block: the driver's error may quote values.
+    raise ToolProblem("too_large", "the database could not compute this for all rows; use a shorter expression")
 
 
 def _is_too_much(error: BaseException | None) -> bool:

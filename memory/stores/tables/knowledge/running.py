@@ -37,13 +37,15 @@ def run(sources: Sources, build: Build, *, timeout_s: float = STATEMENT_TIMEOUT_
         try:
             with _bounded(sources, timeout_s):
                 return sources.read(build(safe))
+        except RecursionError:
+            problem = _too_complex()
         except DBAPIError as error:
             found = _verdict(error.orig, timeout_s)
-            if found is None and (safe or not _is_out_of_range(error.orig)):
+            if found is None and not _is_out_of_range(error.orig):
                 raise
-            if found is None:
+            if found is None and not safe:
                 continue
-            problem = found
+            problem = found or _out_of_range()
         raise problem  # outside of the except block: the driver's error may quote values
     raise AssertionError("the safe form returns or raises")
 
@@ -82,5 +84,13 @@ def _verdict(error: BaseException | None, timeout_s: float) -> ToolProblem | Non
         hint = "narrow it down: a filter that leaves fewer rows, fewer tables, an == between the tables of a join"
         return ToolProblem("too_large", f"the database did not have the answer within {timeout_s:g} s; {hint}")
     if complex_:
-        return ToolProblem("too_large", "this is too complex for the database; use shorter expressions or fewer columns")
+        return _too_complex()
     return None
+
+
+def _too_complex() -> ToolProblem:
+    return ToolProblem("too_large", "this is too complex for the database; use shorter expressions or fewer columns")
+
+
+def _out_of_range() -> ToolProblem:
+    return ToolProblem("bad_expression", "a number in an expression, or one that it gives, is beyond what the database can compute")
