@@ -6,6 +6,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
+from memory.model.errors import InvalidSettings
+
 revision = "0004"
 down_revision = "0003"
 branch_labels = None
@@ -27,7 +29,22 @@ def _time(name: str, *, nullable: bool = False) -> sa.Column[Any]:
     return sa.Column(name, sa.DateTime(timezone=True), nullable=nullable)
 
 
+def _case_collation() -> None:
+    """What ``lower()`` and ``upper()`` of an expression go by: full Unicode, whatever locale the database has."""
+    bind = op.get_bind()
+    if bind.scalar(sa.text("SELECT count(*) FROM pg_collation WHERE collname = 'und-x-icu'")):
+        op.execute("CREATE COLLATION IF NOT EXISTS afterturn_case (provider = icu, locale = 'und')")
+        return
+    version = int(bind.scalar(sa.text("SHOW server_version_num")) or 0) // 10_000
+    locale = "PG_UNICODE_FAST" if version >= 18 else "C.UTF-8"
+    if version < 17:
+        raise InvalidSettings("this PostgreSQL server was built without ICU: use one that has it, or version 17 or newer")
+    op.execute(f"CREATE COLLATION IF NOT EXISTS afterturn_case (provider = builtin, locale = '{locale}')")
+
+
 def upgrade() -> None:
+    if op.get_bind().dialect.name == "postgresql":
+        _case_collation()
     with op.batch_alter_table("record_owners") as table:
         table.add_column(sa.Column("last_table_id", sa.BigInteger(), server_default=sa.text("0"), nullable=False))
     with op.batch_alter_table("team_members") as table:
@@ -107,6 +124,8 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute("DROP COLLATION IF EXISTS afterturn_case")
     for name in ("knowledge_entries", "knowledge_loops", "knowledge_embeddings", "knowledge_rows", "knowledge_tables"):
         op.drop_table(name)
     with op.batch_alter_table("team_members") as table:
