@@ -171,7 +171,7 @@ async def test_the_last_step_calls_nothing(tables: Tables) -> None:
     steps = await begun(tables, calls(("tables_overview", {}), text="This far I came."))
     reply = await steps.think(last=True)
     assert (reply.calls, reply.answered) == ((), True)
-    assert steps.model.requests[0].tools == ()
+    assert steps.model.requests[0].tool_choice == "none"
     loop = await steps.finish(LoopState.LIMIT, reason="steps")
     assert (loop.state, loop.answer) == (LoopState.LIMIT, "This far I came.")
 
