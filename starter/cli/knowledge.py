@@ -358,6 +358,8 @@ def ingest(
                         problems += not done.ok
                         if not as_json:
                             write(safe_text(_progress(done)) + "\n")
+                            for note in done.notes:
+                                stderr().print(f"afterturn: {safe_text(file.name)}: {safe_text(note)}", markup=False)
                 except InvalidInput as error:
                     problems += 1
                     stderr().print(f"afterturn: {safe_text(file.name)}: {error.message}", markup=False)

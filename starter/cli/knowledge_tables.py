@@ -28,6 +28,8 @@ from starter.cli.state import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from memory.model.knowledge import ColumnType
+
 FORMATS = ("csv", "json")
 MAX_IMPORT_BYTES = 256 * 1024 * 1024
 
@@ -191,23 +193,23 @@ def import_file(
     rows = _rows_of(_read(file), kind)
 
     async def work(state: State) -> int:
-        from memory.model.knowledge import CreateTable
-        from starter.ingest import column_type
+        from memory.model.knowledge import BUILT_IN, CreateTable
+        from starter.ingest_columns import column_type
 
         async with open_client(state.settings()) as client:
             who = None if built_in else scope_of(tenant, user)
             known = await client.knowledge.tables(scope_of(tenant, user))
             same = [one for one in known if one.name.casefold() == name.casefold()]
             keys = {one.unique_key for one in same} | {"row_id"}
-            # What `export` wrote as JSON into a cell.
-            nested = {column.name for one in same for column in one.columns if column.type in ("list", "dict")}
-            kept = [
-                {column: _nested(value) if column in nested else value for column, value in row.items() if column not in keys}
-                for row in rows
-            ]
-            columns = dict.fromkeys(column for row in kept for column in row)
-            kinds = {column: column_type([row.get(column) for row in kept]) for column in columns}
-            create = CreateTable(name, description, kinds if kind == "csv" else None)
+            kept = [{column: value for column, value in row.items() if column not in keys} for row in rows]
+            place = BUILT_IN if built_in else destination
+            types = {column.name: column.type for one in same if one.source == place for column in one.columns}
+            columns: dict[str, Sequence[Any]] = {}
+            if kind == "csv":
+                columns = {column: _typed([row[column] for row in kept], types.get(column)) for column in kept[0]} if kept else {}
+                kept = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+            kinds = {column: column_type(values) for column, values in columns.items()}
+            create = CreateTable(name, description, kinds or None)
             return await client.knowledge.import_rows(who, name, kept, destination=destination, create=create)
 
     added = run(work(state_of(ctx)))
@@ -217,21 +219,25 @@ def import_file(
         write(f"{added} rows added to {name}\n")
 
 
-def _nested(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
+def _typed(values: Sequence[Any], type_: ColumnType | None) -> Sequence[Any]:
+    """Cells of a CSV as the column takes them that is there. Where one does not fit, adding it says which."""
+    from starter.ingest_columns import Unfit, fitted, typed_column
+
+    if type_ is not None:
+        try:
+            return [fitted(value, type_) for value in values]
+        except Unfit:
+            pass
+    return typed_column(values)
 
 
 def _name_of(file: str) -> str:
     from memory.model.errors import InvalidInput
+    from memory.model.knowledge_names import table_name_of
 
     if file == "-":
         raise InvalidInput("standard input has no name: give --table")
-    return Path(file).stem
+    return table_name_of(Path(file).stem)
 
 
 def _read(file: str) -> bytes:
@@ -251,13 +257,14 @@ def _read(file: str) -> bytes:
 
 
 def _rows_of(data: bytes, kind: str) -> list[dict[str, Any]]:
-    """Rows of a file that `export` wrote, or of any CSV with a header: names become snake_case, numbers become numbers."""
+    """Rows of a file that `export` wrote, or of any with a header or names: names become snake_case."""
     from pydantic import TypeAdapter, ValidationError
 
     from memory.files.readers import Unreadable, read
     from memory.model.errors import InvalidInput
-    from starter.ingest import SOURCES, column_names, typed_column
+    from starter.ingest_columns import SOURCES, column_names
 
+    keep = ("row_id", *SOURCES)
     if kind == "csv":
         notes: list[str] = []
         try:
@@ -266,12 +273,14 @@ def _rows_of(data: bytes, kind: str) -> list[dict[str, Any]]:
             raise InvalidInput(f"the file is no CSV that can be read: {error}") from None
         if not parts:
             raise InvalidInput("the file has no rows; the first line of a CSV names the columns")
-        if cut := next((note for note in notes if "was cut" in note), None):
+        if cut := next((note for note in notes if " cut to " in note), None):
             raise InvalidInput(f"{cut}: split the file")
-        names = column_names(parts[0].header, keep=("row_id", *SOURCES))
-        columns = [typed_column([row[place] for row in parts[0].rows]) for place in range(len(names))]
-        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        names = column_names(parts[0].header, keep=keep)
+        return [dict(zip(names, row, strict=True)) for row in parts[0].rows]
     try:
-        return TypeAdapter(list[dict[str, Any]]).validate_json(data)
+        rows = TypeAdapter(list[dict[str, Any]]).validate_json(data)
     except ValidationError:
         raise InvalidInput("the file is not a JSON list of objects, one per row") from None
+    given = list(dict.fromkeys(key for row in rows for key in row))
+    named = dict(zip(given, column_names(given, keep=keep), strict=True))
+    return [{named[key]: value for key, value in row.items()} for row in rows]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from openpyxl import Workbook
 
-from memory.model.knowledge import DeleteRows, DeleteTables, TableChange
+from memory.model.errors import InvalidInput
+from memory.model.knowledge import CreateDerivedColumn, CreateEmptyColumn, DeleteRows, DeleteTables, TableChange, UpdateRows
 from memory.model.scope import Scope
 from memory.stores.tables import build_tables
 from starter.ingest import Progress, ingest
@@ -101,3 +105,75 @@ class TestWhatIsSaidToBeAddedIsThere:
         await desk.change(DeleteTables(["C1"]))
         assert await imported("C1", rows[:3]) == 3
         assert await desk.column("C1", "x") == [0, 1, 2]
+
+
+class TestAFileThatHasChanged:
+    async def test_a_column_that_was_added_to_the_table_makes_no_row_another(self, desk: Desk) -> None:
+        await desk.take_in("d.csv", TWO)
+        await desk.change(CreateDerivedColumn("D", "m", "n * 2"))
+        await desk.change(CreateEmptyColumn("D", "remark", "str"))
+        await desk.change(UpdateRows("D", {0: {"remark": "checked"}}))
+        assert await desk.counts("d.csv", TWO + "c,3\n") == (1, 2)
+        assert [(row["name"], row["m"]) for row in await desk.rows("D")] == [("a", 2), ("b", 4), ("c", None)]
+
+    async def test_whole_numbers_are_compared_exactly(self, desk: Desk) -> None:
+        assert await desk.counts("big.csv", f"n\n{2**53}\n") == (1, 0)
+        assert await desk.counts("big.csv", f"n\n{2**53 + 1}\n") == (1, 0)
+        assert await desk.column("Big", "n") == [2**53, 2**53 + 1]
+
+    @pytest.mark.parametrize(
+        ("before", "after", "type_"),
+        [
+            ("1", "n/a", "str"),
+            ("1", "2.5", "float"),
+            (str(2**53 + 1), "2.5", "str"),
+            ("2.50", "n/a", "str"),
+            ("TRUE", "maybe", "str"),
+            ("2024-01-01", "unknown", "str"),
+            ("2024-01-01T08:30:00", "later", "str"),
+        ],
+    )
+    async def test_a_column_whose_cells_are_of_another_type_now_is_widened(
+        self, desk: Desk, before: str, after: str, type_: str
+    ) -> None:
+        first = f"a,b\nx,{before}\nz,\n"
+        assert await desk.counts("c.csv", first) == (2, 0)
+        (done,) = await desk.take_in("c.csv", f"{first}y,{after}\n")
+        assert (done.rows, done.skipped, await desk.types("C")) == (1, 2, {"a": "str", "b": type_})
+        assert f" and is {type_} now" in done.notes[0]
+        wanted = [before, None, after] if type_ == "str" else [float(before), None, float(after)]
+        assert await desk.column("C", "b") == wanted
+        assert await desk.counts("c.csv", f"{first}y,{after}\n") == (0, 3)
+
+    async def test_a_column_of_a_table_that_is_not_from_a_file_stays_as_it_is(self, desk: Desk) -> None:
+        await desk.knowledge.import_rows(WHO, "Own", [{"a": 1}])
+        with pytest.raises(InvalidInput, match="row 2 does not fit the column a of the table Own, which is int: name"):
+            await desk.take_in("x.csv", "a\n5\nn/a\n", table="Own")
+        assert await desk.types("Own") == {"a": "int"}
+
+
+class TestFilesOfAnyForm:
+    async def test_days_and_moments_of_a_workbook(self, desk: Desk) -> None:
+        book = Workbook()
+        for row in (["day", "at"], [datetime.fromisoformat("2024-02-29"), datetime.fromisoformat("2024-02-29T08:30")]):
+            book.worksheets[0].append(row)
+        out = io.BytesIO()
+        book.save(out)
+        assert await desk.counts("b.xlsx", out.getvalue()) == (1, 0)
+        assert await desk.types("B") == {"day": "date", "at": "datetime"}
+        assert await desk.counts("b.xlsx", out.getvalue()) == (0, 1)
+
+    async def test_a_wide_file_leaves_room_for_its_source(self, desk: Desk) -> None:
+        names = [f"c{number}" for number in range(210)]
+        text = "\n".join([",".join(names), ",".join("1" for _ in names)])
+        (done,) = await desk.take_in("w.csv", text)
+        assert done.rows == 1
+        assert done.notes == (
+            "the table was cut to 200 columns of 210",
+            "2 columns were left out, as a table has 200 with source_file and source_row: c198, c199",
+        )
+        assert await desk.counts("w.csv", text) == (0, 1)
+
+    async def test_words_of_the_language_and_what_cannot_be_stored(self, desk: Desk) -> None:
+        assert await desk.counts("none.csv", "From,Class,½\na\0,1,2\nb,3,4\n") == (2, 0)
+        assert await desk.column("None_", "from_") == ["a", "b"]

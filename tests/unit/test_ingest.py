@@ -8,7 +8,9 @@ import pytest
 
 from memory.files import Part
 from memory.model.errors import InvalidInput
-from starter.ingest import CHUNK_CHARS, chunks_of, column_names, column_type, snake_case, table_name, typed_column
+from memory.model.knowledge_names import checked_column_name
+from starter.ingest import CHUNK_CHARS, chunks_of
+from starter.ingest_columns import column_names, column_type, table_name, typed_column
 
 
 @pytest.mark.parametrize(
@@ -18,20 +20,54 @@ from starter.ingest import CHUNK_CHARS, chunks_of, column_names, column_type, sn
         ("unitPrice", "unit_price"),
         ("  Größe / cm ", "größe_cm"),
         ("名称", "名称"),
-        ("2024", "c_2024"),
+        ("2024", "column_2024"),
         ("__x__", "x"),
-        ("...", ""),
-        ("a" * 90, "a" * 60),
+        ("...", "column_1"),
+        ("___", "column_1"),
+        ("a" * 90, "a" * 56),
+        (
+            "a_name__" + "b" * 56,
+            "a_name__" + "b" * 56,
+        ),
     ],
 )
 def test_a_title_becomes_a_column_name(title: str, name: str) -> None:
-    assert snake_case(title) == name
+    assert column_names([title]) == [name]
 
 
 def test_names_are_distinct_and_none_is_reserved() -> None:
-    header = ["Name", "name", "id", "row_id", "source_file", "!", "Name 2"]
-    assert column_names(header) == ["name", "name_2", "id_3", "row_id_4", "source_file_5", "column_6", "name_2_7"]
+    header = ["Name", "name", "ID", "row_id", "source_file", "!", "Name 2", "m²", "m2"]
+    names = ["name", "name_2", "id_", "row_id_2", "source_file_2", "column_6", "name_2_2", "m2", "m2_2"]
+    assert column_names(header) == names
     assert column_names(["row_id", "x"], keep=("row_id",)) == ["row_id", "x"]
+    assert column_names(["company_id", "x"], key="company_id") == ["company_id_2", "x"]
+
+
+def test_what_header_there_is_its_names_can_be_used() -> None:
+    header = [
+        "From",
+        "Class",
+        "In",
+        "Is",
+        "Import",
+        "Lambda",
+        "None",
+        "True",
+        "½",
+        "m²",
+        "_source",
+        "İ",
+        "ﷺ",
+        "ẞ",
+        "a\0b",
+        "#1",
+        "",
+        "😀",
+    ]
+    names = column_names(header)
+    assert [checked_column_name(name) for name in names] == names
+    assert len(set(names)) == len(header)
+    assert names[:6] == ["from_", "class_", "in_", "is_", "import_", "lambda_"]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +80,20 @@ def test_names_are_distinct_and_none_is_reserved() -> None:
         (["true", "FALSE", None], [True, False, None]),
         (["12345678901234567890"], ["12345678901234567890"]),
         (["+49 228", "1"], ["+49 228", "1"]),
-        ([1, 2.5, None], [1, 2.5, None]),
+        (["+491701234567", "4"], ["+491701234567", "4"]),
+        (["+1.5"], ["+1.5"]),
+        (["-0"], ["-0"]),
+        (["٤٢"], ["٤٢"]),
+        (["9223372036854775807"], [2**63 - 1]),
+        (["9223372036854775808"], ["9223372036854775808"]),
+        (["9007199254740993", "1.5"], ["9007199254740993", "1.5"]),
+        (["123456789012345.987654321"], ["123456789012345.987654321"]),
+        (["0.1", "0.30000000000000004", "2.50"], [0.1, 0.1 + 0.2, 2.5]),
+        (["1e999"], ["1e999"]),
+        (["1e-400"], ["1e-400"]),
+        ([2**64 + 1, 1], [str(2**64 + 1), "1"]),
+        ([True, 1], ["True", "1"]),
+        ([1, 2.5, None], [1.0, 2.5, None]),
         ([1, "x", None], ["1", "x", None]),
         ([None, None], [None, None]),
         ([], []),
@@ -66,6 +115,10 @@ def test_a_column_is_numbers_only_where_all_of_it_is(cells: list[Any], values: l
         (["2024-02-29", None], "date"),
         (["2024-02-30"], "str"),
         (["20240229"], "str"),
+        (["2024-02-29T08:30:00", "2024-03-01", None], "datetime"),
+        (["2024-02-29T08:30:00Z"], "datetime"),
+        (["2024-02-29T08:30:00+02:00"], "str"),
+        (["2024-02-29T25:30:00"], "str"),
         (["x"], "str"),
         ([None], "str"),
     ],
@@ -76,11 +129,16 @@ def test_a_new_column_has_the_type_of_its_values(cells: list[Any], kind: str) ->
 
 def test_a_table_is_named_after_file_and_sheet() -> None:
     assert table_name(None, "sales report-2024.xlsx", "Q1 north", 2) == "Sales_report_2024_Q1_north"
-    assert table_name(None, "2024.csv", None, None) == "T_2024"
+    assert table_name(None, "2024.csv", None, None) == "Table_2024"
+    assert table_name(None, "contacts.csv", None, None) == "Contacts_"
+    assert table_name(None, "none.csv", None, None) == "None_"
     assert table_name("orders", "x.csv", None, None) == "orders"
     assert table_name("orders", "x.html", None, 3) == "orders_3"
-    with pytest.raises(InvalidInput, match="give one"):
+    assert table_name(None, "x.xlsx", "Q-1", 2, ["X_Q_1"]) == "X_Q_1_2"
+    with pytest.raises(InvalidInput, match="a table's name is letters"):
         table_name("not a name", "x.csv", None, None)
+    with pytest.raises(InvalidInput, match="choose another"):
+        table_name("contacts", "x.csv", None, None)
 
 
 def test_pages_share_a_loop_while_they_fit() -> None:
