@@ -165,6 +165,12 @@ class Records:
         statement = update(table).where(*where, *self._mine(table)).values(values)
         return self._connection.execute(statement, execution_options=self._options).rowcount
 
+    def run(self, change: PreparedUpdate, binds: Mapping[str, Any]) -> int:
+        """Change rows of this owner. Returns how many."""
+        self._key()
+        mine = {_TENANT: self._reach.tenant, _OWNERS: self._reach.owners}
+        return self._connection.execute(change.narrowed, {**binds, **mine}, execution_options=self._options).rowcount
+
     def delete(self, table: Table, *where: ColumnElement[bool]) -> int:
         """Delete rows of this owner. Returns how many."""
         self._key()
@@ -242,6 +248,19 @@ class Prepared:
         self.narrowed = statement.where(
             table.c.tenant == bindparam(_TENANT), table.c.owner_key.in_(bindparam(_OWNERS, expanding=True))
         )
+
+
+class PreparedUpdate:
+    """As :class:`Prepared`, an UPDATE. ``values``: column → the name of the ``bindparam`` that it gets."""
+
+    __slots__ = ("narrowed",)
+
+    def __init__(self, table: Table, *where: ColumnElement[bool], values: Mapping[str, str]) -> None:
+        _check_values(table, values)
+        _check_parts(table, *where)
+        mine = (table.c.tenant == bindparam(_TENANT), table.c.owner_key.in_(bindparam(_OWNERS, expanding=True)))
+        given = {column: bindparam(name, type_=table.c[column].type) for column, name in values.items()}
+        self.narrowed = update(table).where(*where, *mine).values(given)
 
 
 class EveryOwner:

@@ -21,7 +21,7 @@ from memory.model.knowledge_names import name_key
 from memory.model.knowledge_values import shortened
 from memory.model.owner import Owner, View
 from memory.stores.tables.rows_knowledge import FLOAT_SLOTS, INTEGER_SLOTS, KNOWLEDGE_TABLES, TEXT_SLOTS
-from memory.stores.tables.scoping import Prepared, Query, Records, batches
+from memory.stores.tables.scoping import Prepared, PreparedUpdate, Query, Records, batches
 
 CONTACTS_ID: Final = 0
 """The ``table_id`` of ``Contacts``, which lies in the records' own table. All others count up from 1."""
@@ -50,6 +50,11 @@ _SLOTS: Final[Mapping[ColumnType, Sequence[str]]] = {
 
 
 _BY_NAME: Final = Prepared(select(KNOWLEDGE_TABLES).where(KNOWLEDGE_TABLES.c.name_key == bindparam("b_name_key")))
+_GROW: Final = PreparedUpdate(
+    KNOWLEDGE_TABLES,
+    KNOWLEDGE_TABLES.c.table_id == bindparam("b_table_id"),
+    values={"next_key": "b_next_key", "updated_at": "b_now"},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +190,10 @@ def save_entry(records: Records, entry: Entry, *, now: datetime, schema: bool) -
     """Write an entry back. ``schema``: columns or names have changed, which raises the version."""
     table = replace(entry.table, version=entry.table.version + schema, updated_at=now)
     saved = replace(entry, table=table)
-    values = _stored(saved)
     if not schema and not entry.next_values:
-        values = {"next_key": table.next_key, "updated_at": now}
-    records.update(KNOWLEDGE_TABLES, KNOWLEDGE_TABLES.c.table_id == table.table_id, values=values)
+        records.run(_GROW, {"b_table_id": table.table_id, "b_next_key": table.next_key, "b_now": now})
+    else:
+        records.update(KNOWLEDGE_TABLES, KNOWLEDGE_TABLES.c.table_id == table.table_id, values=_stored(saved))
     return saved
 
 
