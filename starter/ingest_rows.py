@@ -12,13 +12,23 @@ from typing import Any, Final
 from memory.files import ParsedFile, Part
 from memory.model.errors import InvalidInput
 from memory.model.ids import short_hash
-from memory.model.knowledge import MAX_COLUMNS, Column, ColumnType, CreateTable, Table, TransformColumn, UpdateRows
+from memory.model.knowledge import (
+    MAX_COLUMNS,
+    Column,
+    ColumnType,
+    CreateEmptyColumn,
+    CreateTable,
+    Table,
+    TransformColumn,
+    UpdateRows,
+)
 from memory.model.knowledge_names import name_key
 from starter.ingest_columns import SOURCE_FILE, SOURCE_ROW, Unfit, as_text, column_names, column_type, fitted, typed_column
 from starter.knowledge import IMPORT_BATCH, Knowledge
 from starter.who import Who
 
 _WIDENED: Final = frozenset(ColumnType) - {ColumnType.STR, ColumnType.LIST, ColumnType.DICT, ColumnType.VECTOR}
+_OF_TEXT: Final = ("date", "datetime")
 _UNFIT: Final = object()
 
 
@@ -80,6 +90,11 @@ async def add_rows(target: Target, parsed: ParsedFile, part: Part, number: int) 
         # What the table had given keys to when it was looked at: rows that were deleted since an earlier time come again.
         state = 0 if table is None else table.next_key
         import_id = short_hash(parsed.name, parsed.sha256, str(number), str(len(new)), _content(new[0]), str(state))
+        for name, kind in kinds.items():
+            if kind in _OF_TEXT and table is not None and table.column(name) is None:
+                # Of their own, columns of text become text.
+                made = CreateEmptyColumn(table.name, name, kind)
+                await target.knowledge.change(target.who, made, destination=target.destination)
         added = await target.knowledge.import_rows(
             target.who, target.name, new, destination=target.destination, create=create, import_id=import_id
         )

@@ -121,6 +121,13 @@ class TestAFileThatHasChanged:
         assert await desk.counts("big.csv", f"n\n{2**53 + 1}\n") == (1, 0)
         assert await desk.column("Big", "n") == [2**53, 2**53 + 1]
 
+    async def test_a_column_that_the_file_has_got_has_a_type(self, desk: Desk) -> None:
+        await desk.take_in("g.csv", "a\n1\n")
+        changed = "a,day,n\n1,,\n2,2024-02-29,7\n"
+        assert await desk.counts("g.csv", changed) == (1, 1)
+        assert await desk.types("G") == {"a": "int", "day": "date", "n": "int"}
+        assert await desk.counts("g.csv", changed) == (0, 2)
+
     @pytest.mark.parametrize(
         ("before", "after", "type_"),
         [
