@@ -11,12 +11,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from memory.knowledge.guard_request import Scope, Target, is_asked_for
+from memory.knowledge.guard_request import Scope, Target, asks_to_merge, is_asked_for
+from memory.knowledge.guard_values import EMPTYING
 from memory.model.knowledge import Table, ToolProblem
 from memory.model.knowledge_loop import Operation
 from memory.model.knowledge_names import name_key
 
 DESTRUCTIVE: Final[Mapping[str, Scope]] = {"delete_tables": "tables", "delete_rows": "rows", "delete_column": "column"}
+MERGING: Final = "merge_contacts"
+JUDGED: Final = frozenset({*DESTRUCTIVE, *EMPTYING, MERGING})
+"""Tools whose calls are judged by what the caller has said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,36 @@ def not_asked_for(name: str, arguments: Mapping[str, Any], ground: Ground) -> li
     if scope is None or (scope == "rows" and arguments.get("filter") is None):  # which deletes nothing
         return []
     return [target for target in _targets(scope, arguments, ground) if not is_asked_for(ground.said, scope, target)]
+
+
+def not_asked_to_empty(table: Table, counts: Mapping[str, int], ground: Ground) -> list[Target]:
+    """Columns of which values would be gone (``counts``: how many of each), and nobody asked for that."""
+    names = frozenset({*ground.names, *(one.name for one in ground.tables)})
+    columns = frozenset(one.name for one in table.columns)
+    targets = [Target(table=table.name, column=column, names=names, columns=columns) for column in counts]
+    return [one for one in targets if not is_asked_for(ground.said, "values", one)]
+
+
+def check_merge(said: Sequence[str]) -> None:
+    """Raises ToolProblem ``not_permitted``."""
+    if not asks_to_merge(said):
+        raise ToolProblem(
+            "not_permitted",
+            "merge_contacts is refused: the caller has not said in their own words that two contacts are the same person or are to"
+            " be merged. Go on without it, and name the two in your answer.",
+        )
+
+
+def emptying_refusal(name: str, target: Target, count: int) -> ToolProblem:
+    """What the model is told."""
+    values = "1 value" if count == 1 else f"{count} values"
+    return ToolProblem(
+        "not_permitted",
+        f"{name} is refused: it would leave nothing of {values} of {target.table}.{target.column}, and the caller has not"
+        " asked in their own words for values to be deleted or emptied. Give every row that has a value another one (an equation"
+        " gives nothing where a conversion fails: keep the old value there, or write to a new column), or go on without it and"
+        " say so in your answer.",
+    )
 
 
 def refusal(name: str, target: Target, operation: Operation) -> ToolProblem:

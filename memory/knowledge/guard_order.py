@@ -41,7 +41,7 @@ def verdict(sentence: str, *, asks: re.Pattern[str] = words.ASKS) -> bool | None
     first = min((one for one in (*found[:1], stem) if one is not None), key=lambda one: one.start(), default=None)
     if first is None:
         return None
-    if any(_forbids(sentence, one) for one in (first, *found[:1])):
+    if any(forbids(sentence, one) for one in (first, *found[:1])):
         return False
     return True if any(True for _ in orders(sentence, found)) else None
 
@@ -51,7 +51,7 @@ def orders(sentence: str, found: Iterable[re.Match[str]]) -> Iterator[re.Match[s
     if words.QUESTIONS.search(sentence) or (re.search(r"[?？]\s*$", sentence) and not speech.MODALS.search(sentence)):
         return
     for one in found:
-        if words.REPORTED.search(sentence[: one.start()]) or is_kept(sentence, one) or _forbids(sentence, one):
+        if words.REPORTED.search(sentence[: one.start()]) or is_kept(sentence, one) or forbids(sentence, one):
             continue
         if _is_in_place(sentence, one) and not _is_of_a_value(sentence[one.end() :]):
             yield one
@@ -97,7 +97,7 @@ def _is_of_a_value(behind: str) -> bool:
     return kind is None and re.match(rf"[^§¤]*?{_PLACE}", clause, re.IGNORECASE) is not None
 
 
-def _forbids(sentence: str, found: re.Match[str]) -> bool:
+def forbids(sentence: str, found: re.Match[str]) -> bool:
     """Whether a word forbids what this one says: before it, anywhere in the sentence; behind it, where languages put it."""
     before, after = sentence[: found.end()], sentence[found.end() :]
     clause = re.split(r"[,，、:：]", after, maxsplit=1)[0]

@@ -9,10 +9,10 @@ from typing import Final, Literal, TypeAlias
 
 from memory.knowledge import guard_speech as speech
 from memory.knowledge import guard_words as words
-from memory.knowledge.guard_order import orders, verdict
+from memory.knowledge.guard_order import forbids, is_kept, orders, verdict
 from memory.knowledge.guard_text import NAMED, own_words, sentences
 
-Scope: TypeAlias = Literal["tables", "rows", "column"]
+Scope: TypeAlias = Literal["tables", "rows", "column", "values"]
 
 TARGET: Final = "§"
 OTHER: Final = "¤"
@@ -28,6 +28,8 @@ _ARTICLE: Final = (
     r"table|tabelle|tabla|tabella|tabela|tabel|таблицы)"
 )
 _SOFT: Final = r"(?:bitte|please|komplett|ganz|vollständig|都|全部)"
+_CLEARS: Final = re.compile(f"{words.ASKS.pattern}|{speech.CLEARS.pattern}", re.IGNORECASE | re.DOTALL)
+"""An order to empty values; who orders rows to be deleted gives them up too."""
 _EMPTIES: Final = re.compile(r"(?:clear|empty)\b|清空|清除", re.IGNORECASE)
 """A table that is emptied stays."""
 _EDGE: Final = rf"(?:(?<![^\W_])|(?<=[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3])|(?<={NAMED}))"
@@ -56,14 +58,28 @@ def is_asked_for(said: Sequence[str], scope: Scope, target: Target) -> bool:
     for number, text in enumerate(said):
         parts = [part for one in sentences(own_words(text)) for part in words.CONTRASTS.split(words.HARMLESS.sub(" ", one))]
         for place, part in enumerate(parts):
-            names = _pointed_at(part, target.names) if scope == "rows" else target.names
+            names = _pointed_at(part, target.names) if scope in ("rows", "values") else target.names
             marked = _marked(part, (target.table, target.prefix), names)
-            found = verdict(_marked(part, (), _written(part, target)))
+            found = verdict(_marked(part, (), _written(part, target)), asks=_CLEARS if scope == "values" else words.ASKS)
             if found is True and _is_meant(marked, part, scope, target) and not _is_kept_behind(parts[place:]):
                 asked, since = True, number
             elif asked and _takes_back(marked, part, found, target, scope, later=number > since or (place > 0 and _is_short(part))):
                 asked = False
             if _is_spared(marked):
+                asked = False
+    return asked
+
+
+def asks_to_merge(said: Sequence[str]) -> bool:
+    """Whether the caller's last word is that some are the same and shall be one."""
+    asked = False
+    for number, text in enumerate(said):
+        for part in (part for one in sentences(own_words(text)) for part in words.CONTRASTS.split(one)):
+            found = speech.MERGES.search(part)
+            if found and not forbids(part, found):
+                reported = words.REPORTED.search(part) or words.QUESTIONS.search(part) or is_kept(part, found)
+                asked = asked or not reported
+            elif found or (number and speech.RETRACTS.search(part)):
                 asked = False
     return asked
 
@@ -79,7 +95,7 @@ def _written(part: str, target: Target) -> list[str]:
 
 def _is_kept_behind(parts: Sequence[str]) -> bool:
     """``… . Note it down.``"""
-    first = words.ASKS.search(parts[0])
+    first = _CLEARS.search(parts[0])
     behind = parts[0][first.end() :] if first else ""
     return any(speech.STORED_BEHIND.search(one) for one in (behind, *parts[1:]))
 
@@ -126,10 +142,10 @@ def _is_about(marked: str, scope: Scope, target: Target) -> bool:
     if scope == "rows":
         # `everything in Models` is all of Models.
         return bool((rows or not columns) and (is_of_table or (words.ALL_WORDS.search(marked) and speech.ELSEWHERE.search(marked))))
-    if scope == "column":
+    if scope in ("column", "values"):
         plain = marked.replace(TARGET, " ").replace(OTHER, " ")
         named = _marked(plain, (target.column or "",), target.columns)
-        return bool(is_of_table and columns and (TARGET in named or OTHER not in named))
+        return bool(is_of_table and (columns or scope == "values") and (TARGET in named or OTHER not in named))
     if _is_object(marked):
         return True
     if rows or columns:

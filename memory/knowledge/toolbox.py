@@ -24,7 +24,18 @@ from memory.knowledge.groups import (
     WRITE_TOOLS,
     kind_of,
 )
-from memory.knowledge.guard import DESTRUCTIVE, Ground, not_asked_for, refusal
+from memory.knowledge.guard import (
+    DESTRUCTIVE,
+    MERGING,
+    Ground,
+    check_merge,
+    emptying_refusal,
+    not_asked_for,
+    not_asked_to_empty,
+    refusal,
+)
+from memory.knowledge.guard_request import Scope, Target
+from memory.knowledge.guard_values import EMPTYING, emptied
 from memory.knowledge.lossless import nothing_is_lost
 from memory.knowledge.read_tools import ReadTools, overview
 from memory.knowledge.results import ToolOutcome, problem, rendered
@@ -32,7 +43,7 @@ from memory.knowledge.search import KnowledgeSearch
 from memory.knowledge.tasks_tools import TaskReads, TaskTools
 from memory.knowledge.write_tools import Destinations, WriteTools
 from memory.model.errors import InvalidInput
-from memory.model.knowledge import CONTACTS_TABLE, ToolProblem
+from memory.model.knowledge import CONTACTS_TABLE, Table, ToolProblem
 from memory.model.knowledge_loop import Loop, Operation
 from memory.model.knowledge_names import name_key
 from memory.model.knowledge_steps import CallKind
@@ -122,8 +133,14 @@ class Toolbox:
             return ToolOutcome("", asked=text[:MAX_ASKED_CHARS])
         if kind is CallKind.WRITE:
             self._check_bound(arguments)
+        # The text of a loop within a loop is a model's.
+        own = said if self._loop.parent is None else ()
         if call.name in DESTRUCTIVE:
-            await self._check_deletion(call.name, arguments, said, moved)
+            await self._check_deletion(call.name, arguments, own, moved)
+        elif call.name in EMPTYING:
+            await self._check_emptying(call.name, arguments, own, moved)
+        elif call.name == MERGING:
+            check_merge(own)
         hand = self._hand(call.name, effect=effect, now=now)
         content, rows = rendered(await getattr(hand, call.name)(**arguments))
         return ToolOutcome(content, rows=rows)
@@ -145,23 +162,37 @@ class Toolbox:
 
     async def _check_deletion(self, name: str, arguments: Mapping[str, Any], said: Sequence[str], moved: Collection[str]) -> None:
         """Raises ToolProblem ``not_permitted`` for a deletion that nobody asked for."""
+        destination, ground = await self._ground(arguments, said)
+        for target in not_asked_for(name, arguments, ground):
+            if not await self._is_elsewhere(DESTRUCTIVE[name], target, destination, ground.tables, moved):
+                raise refusal(name, target, self._loop.operation)
+
+    async def _check_emptying(self, name: str, arguments: Mapping[str, Any], said: Sequence[str], moved: Collection[str]) -> None:
+        """Raises ToolProblem ``not_permitted`` for a change after which values are gone, and nobody asked for that."""
+        destination, ground = await self._ground(arguments, said)
+        found = await emptied(self._tables, self._view, name, arguments, ground.tables)
+        if found is None:
+            return
+        table, counts = found
+        for target in not_asked_to_empty(table, counts, ground):
+            if not await self._is_elsewhere("column", target, destination, ground.tables, moved):
+                raise emptying_refusal(name, target, counts[target.column or ""])
+
+    async def _ground(self, arguments: Mapping[str, Any], said: Sequence[str]) -> tuple[str, Ground]:
+        """The destination of a call, and what it is judged by."""
         destination = arguments["destination"] or self._loop.destination
         owner = self._destinations.owner(destination)
         seen = await self._tables.tables(self._view)
         tables = [table for table in seen if table.owner == owner and name_key(table.name) != name_key(CONTACTS_TABLE)]
-        # The text of a loop within a loop is a model's.
-        ground = Ground(said if self._loop.parent is None else (), tables, {table.name for table in seen})
-        for target in not_asked_for(name, arguments, ground):
-            if self._loop.operation is not Operation.REFACTOR or not await nothing_is_lost(
-                self._tables,
-                self._view,
-                DESTRUCTIVE[name],
-                target,
-                destination=destination,
-                tables=tables,
-                moved=moved,
-            ):
-                raise refusal(name, target, self._loop.operation)
+        return destination, Ground(said, tables, {table.name for table in seen})
+
+    async def _is_elsewhere(
+        self, scope: Scope, target: Target, destination: str, tables: Sequence[Table], moved: Collection[str]
+    ) -> bool:
+        """Only ``refactor`` puts things elsewhere."""
+        return self._loop.operation is Operation.REFACTOR and await nothing_is_lost(
+            self._tables, self._view, scope, target, destination=destination, tables=tables, moved=moved
+        )
 
     def _check_bound(self, arguments: Mapping[str, Any]) -> None:
         """Raises ToolProblem where the loop may write to some tables only, and this is another one."""

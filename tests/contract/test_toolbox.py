@@ -132,6 +132,9 @@ class Desk:
         assert await self.everything() == before
         return told["message"]
 
+    async def refused_somehow(self, tool: str, /, **arguments: Any) -> None:
+        assert (await self.run(tool, arguments)).is_error
+
     async def everything(self) -> tuple[Any, ...]:
         """Every byte of the tables of Ann and her teams."""
         owners = [ANNS, *(Owner.team(ANN.tenant, team) for team in ("sales", "legal"))]
@@ -243,6 +246,24 @@ async def test_what_the_tools_give_has_the_shapes_of_the_contract(desk: Desk) ->
     assert (await desk.ok("tables_overview"))["Companies"]["columns"]["name_vector"] == "vector"
     assert (await desk.ok("delete_rows", filter=None)) is not None
     assert len((await desk.ok("filter", tables="Companies"))["Companies"]) == 2
+
+
+async def test_tables_that_do_not_go_together_are_told(desk: Desk) -> None:
+    for owner, kind in ((ANNS, "int"), (Owner.built_in(), "str")):
+        await desk.tables.knowledge.write(owner, CreateTable("Odd", None, {"a": kind}), effect=f"odd {kind}", now=NOW)
+        row = {"a": 1} if kind == "int" else {"a": "x"}
+        await desk.tables.knowledge.write(owner, AddRows("Odd", [row]), effect=f"rows {kind}", now=NOW)
+    overview = await desk.ok("tables_overview")
+    assert overview["Odd"]["columns"]["a"] == "int"
+    assert overview["built-in.Odd"]["columns"]["a"] == "str"
+    found = await desk.ok("reduce", table="Odd", metric="sum", keys="a")
+    assert found["result"] == 1
+    assert found["_left_out"][0]["table"] == "built-in.Odd"
+    assert await desk.ok("reduce", table="personal.Odd", metric="sum", keys="a") == 1
+    joined = {"tables": ["Odd", "Contacts"], "join_expr": "Odd.a == Contacts.contact_id", "select": {"Odd.a": "a"}, "mode": "left"}
+    found = await desk.ok("filter_join", **joined)
+    assert found["rows"] == [{"a": 1}]
+    assert "built-in.Odd" in found["_left_out"][0]["why"]
 
 
 async def test_a_repeated_write_is_made_once(desk: Desk) -> None:
@@ -430,8 +451,11 @@ async def test_contacts_are_made_changed_merged_and_read(desk: Desk) -> None:
     await desk.refused("update_contact", "bad_arguments", contact_id=ada)
     await desk.refused("update_contact", "bad_arguments", contact_id=ada, email_address="no address")
     await desk.refused("create_contact", "bad_arguments", nickname="x")
-    await desk.refused("merge_contacts", "not_permitted", keep=ada, drop=1)
-    await desk.ok("merge_contacts", keep=ada, drop=other)
+    await desk.refused("merge_contacts", "not_permitted", "Merge the two.", keep=ada, drop=1)
+    for said in ("Add Ada.", "Do not merge anybody", "Bob says that they are the same person", "Add a note: merge the two"):
+        assert "same person" in await desk.refused("merge_contacts", "not_permitted", said, keep=ada, drop=other)
+    await desk.refused("merge_contacts", "not_permitted", "A. is the same person as Ada.", "No, wait.", keep=ada, drop=other)
+    await desk.ok("merge_contacts", "A. is the same person as Ada.", keep=ada, drop=other)
     found = (await desk.ok("filter", tables=["Contacts"], filter="first_name == 'Ada'"))["Contacts"]
     assert [(row["contact_id"], row["job_title"]) for row in found] == [(ada, "engineer")]
     await desk.ok("update_contact", contact_id=ada, clear=["job_title"])
@@ -505,6 +529,82 @@ async def test_refactor_may_delete_a_table_of_which_everything_is_elsewhere(desk
     desk.loop = desk.of(Operation.REFACTOR)
     await desk.ok("delete_tables", tables=["Companies"])
     assert len((await desk.ok("filter", tables=["Makers"]))["Makers"]) == 3
+
+
+NOT_TO_EMPTY = ("Put my tables in order.", "Correct the cities.", "Do not empty anything.", "Clear the column name of Companies.")
+
+
+@pytest.mark.parametrize("operation", [Operation.UPDATE, Operation.REFACTOR])
+async def test_values_are_not_emptied_unless_that_was_asked_for(desk: Desk, operation: Operation) -> None:
+    await desk.companies()
+    desk.loop = desk.of(operation)
+    for said in NOT_TO_EMPTY:
+        for equation in (
+            "None",
+            "'  '",
+            "city.strip('DetroiGnbug')",
+            "int(city)",
+            "None  # a comment",
+        ):
+            await desk.refused("transform_column", "not_permitted", said, table="Companies", column_name="city", equation=equation)
+        for value in (None, "", " "):
+            updates = {0: {"founded": 1904, "city": value}}
+            await desk.refused("update_rows", "not_permitted", said, table="Companies", updates=updates)
+    told = await desk.refused(
+        "transform_column", "not_permitted", "Tidy.", table="Companies", column_name="city", equation="int(city)"
+    )
+    assert "3 values of Companies.city" in told
+    for equation in ("city) is not None or (city", "nothing"):
+        await desk.refused_somehow("transform_column", table="Companies", column_name="city", equation=equation)
+    # What is replaced, converted or empty already is no loss.
+    await desk.ok("transform_column", table="Companies", column_name="city", equation="city.upper()")
+    await desk.ok("transform_column", table="Companies", column_name="founded", equation="str(founded)")
+    await desk.ok("transform_column", table="Companies", column_name="founded", equation="int(founded)")
+    await desk.ok("transform_column", table="Companies", column_name="note", equation="note.strip()")
+    await desk.ok("update_rows", table="Companies", updates={2: {"note": None, "city": "Kiel"}})
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["Clear the city of Ford.", "Set the city of Ford to unknown", "Empty the column city in Companies", "Remove the city of Ford",
+     "Lösche die Stadt von Ford", "Setze die Stadt von Ford auf unbekannt", "把福特的城市清空", "Vide la colonne city"],
+)  # fmt: skip
+async def test_values_are_emptied_where_that_was_asked_for(desk: Desk, said: str) -> None:
+    await desk.companies()
+    await desk.ok("update_rows", said, table="Companies", updates={0: {"city": None}})
+    await desk.ok("transform_column", said, table="Companies", column_name="city", equation="None")
+    desk.loop = desk.of(Operation.REFACTOR)
+    await desk.refused("delete_tables", "not_permitted", said, tables=["Companies"])
+
+
+async def test_refactor_keeps_which_row_had_which_value(desk: Desk) -> None:
+    await desk.companies()
+    desk.loop = desk.of(Operation.REFACTOR)
+    await desk.ok("create_table", name="Cities", unique_key_name="city_id")
+    await desk.ok("copy_column", source_table="Companies", column_name="city", dest_table="Cities")
+    await desk.ok("delete_rows", filter="city_id == 2", tables=["Cities"])
+    # Gothenburg is there still, and nothing tells that Polestar is of Gothenburg.
+    await desk.refused("delete_column", "not_permitted", table="Companies", column_name="city")
+    await desk.refused("transform_column", "not_permitted", table="Companies", column_name="city", equation="None")
+    await desk.ok("create_empty_column", table="Companies", column_name="city_id", column_type="int")
+    await desk.ok("update_rows", table="Companies", updates={0: {"city_id": 0}, 1: {"city_id": 1}, 2: {"city_id": 0}})
+    await desk.refused("delete_column", "not_permitted", table="Companies", column_name="city")
+    await desk.ok("update_rows", table="Companies", updates={2: {"city_id": 1}})
+    await desk.ok("delete_column", table="Companies", column_name="city")
+
+
+async def test_refactor_may_tell_a_row_by_a_column_that_determines_the_value(desk: Desk) -> None:
+    await desk.companies()
+    desk.loop = desk.of(Operation.REFACTOR)
+    await desk.ok("create_table", name="Cities")
+    for column in ("city", "founded", "company_id"):
+        await desk.ok("copy_column", source_table="Companies", column_name=column, dest_table="Cities")
+    await desk.ok("delete_rows", "Delete the rows of 1996", filter="founded == 1996", tables=["Cities"])
+    # By its city, Polestar would be of 1927.
+    await desk.refused("delete_column", "not_permitted", table="Companies", column_name="founded")
+    await desk.ok("update_rows", table="Companies", updates={2: {"founded": 1927}})
+    await desk.ok("delete_column", table="Companies", column_name="founded")
+    await desk.refused("delete_column", "not_permitted", table="Companies", column_name="city")
 
 
 def test_every_group_is_made_of_known_tools() -> None:
