@@ -593,6 +593,27 @@ async def test_refactor_keeps_which_row_had_which_value(desk: Desk) -> None:
     await desk.ok("delete_column", table="Companies", column_name="city")
 
 
+async def test_emptying_and_losing_are_judged_alike_on_postgresql(postgres_url: str, tmp_path: Path) -> None:
+    tables, vectors = build_tables(postgres_url), EdgeVectors(tmp_path / "vectors", owner="test")
+    desk = Desk(tables, vectors)
+    try:
+        await desk.companies()
+        desk.loop = desk.of(Operation.REFACTOR)
+        for equation in ("None", "'  '", "int(city)"):
+            await desk.refused("transform_column", "not_permitted", table="Companies", column_name="city", equation=equation)
+        await desk.refused("update_rows", "not_permitted", table="Companies", updates={0: {"city": None}})
+        await desk.ok("create_table", name="Cities")
+        await desk.ok("copy_column", source_table="Companies", column_name="city", dest_table="Cities")
+        await desk.ok("copy_column", source_table="Companies", column_name="founded", dest_table="Cities")
+        await desk.ok("delete_rows", filter="row_id == 2", tables=["Cities"])
+        await desk.refused("delete_column", "not_permitted", table="Companies", column_name="city")
+        await desk.ok("update_rows", table="Companies", updates={2: {"founded": 1927}})
+        await desk.ok("delete_column", table="Companies", column_name="city")
+    finally:
+        await vectors.aclose()
+        await tables.aclose()
+
+
 async def test_refactor_may_tell_a_row_by_a_column_that_determines_the_value(desk: Desk) -> None:
     await desk.companies()
     desk.loop = desk.of(Operation.REFACTOR)
