@@ -43,7 +43,7 @@ from memory.stores.tables import Tables, build_tables
 from memory.stores.tables.fragments import Fragment, is_closed
 from memory.stores.tables.rows import TURNS
 from memory.stores.tables.rows_records import CONTACT_ALIASES, CONTACTS, FACTS, RECORD_OWNERS, RECORD_TABLES, TASKS
-from memory.stores.tables.scoping import OPTION, EveryOwner, Records, Unscoped, guard
+from memory.stores.tables.scoping import OPTION, EveryOwner, PreparedUpdate, Records, Unscoped, guard
 from memory.stores.tables.sources import Sources
 from tests.support.records import ANN, ANNS, BOB, BOBS, NOW, OTHER_ANN, SALES, a_fact, add, create_task, said, see
 
@@ -198,6 +198,47 @@ class TestNoWayRound:
         for statement, rows in ((sql, forged), ("DELETE FROM contact_aliases", forged[:1])):
             with pytest.raises(Unscoped, match="lost its tenant or its owners"):
                 await tables.database.write(lambda c, s=statement, r=rows: c.exec_driver_sql(s, r, options))
+
+    async def test_many_rows_in_one_statement_are_of_the_owner_each(self, tables: Tables) -> None:
+        seen: list[Any] = []
+
+        def see_it(_: Any, __: Any, sql: str, parameters: Any, context: Any, ____: bool) -> None:
+            if sql.startswith("INSERT INTO contact_aliases"):
+                seen.append((sql, parameters, context.execution_options))
+
+        event.listen(tables.engine, "before_cursor_execute", see_it)
+        keys = [f"k{number}" for number in range(613)]
+        columns = {"alias_key": keys, "alias": keys, "contact_id": range(613)}
+        await tables.database.write(lambda c: Records(c, ANNS).insert_columns(CONTACT_ALIASES, columns))
+        event.remove(tables.engine, "before_cursor_execute", see_it)
+        rows = await tables.database.read(lambda c: Records(c, ANNS).rows(select(CONTACT_ALIASES)))
+        assert sorted((row.contact_id, row.alias_key, row.alias) for row in rows) == [(n, f"k{n}", f"k{n}") for n in range(613)]
+        if not tables.database.is_sqlite:
+            return
+        assert [len(parameters) for _, parameters, _ in seen] == [1_250, 1_250, 113]
+        sql, good, options = seen[0]
+        for at, value in ((0, "other"), (601, "u/bob"), (1_246, "u/bob")):
+            forged = (*good[:at], value, *good[at + 1 :])
+            with pytest.raises(Unscoped, match="lost its tenant or its owners"):
+                await tables.database.write(lambda c, forged=forged: c.exec_driver_sql(sql, forged, options))
+        with pytest.raises(Unscoped, match="lost its tenant or its owners"):
+            await tables.database.write(lambda c: c.exec_driver_sql(sql, good[:-1], options))
+
+    async def test_a_prepared_change_is_narrowed_and_of_one_owner(self, tables: Tables) -> None:
+        for owner in (ANNS, BOBS):
+            await tables.database.write(lambda c, owner=owner: Records(c, owner).lock())
+        change = PreparedUpdate(RECORD_OWNERS, values={"last_change": "b_change"})
+        assert await tables.database.write(lambda c: Records(c, ANNS).run(change, {"b_change": 7})) == 1
+        for owner, last in ((ANNS, 7), (BOBS, 0)):
+            row = await tables.database.read(lambda c, owner=owner: Records(c, owner).row(select(RECORD_OWNERS.c.last_change)))
+            assert row is not None
+            assert row.last_change == last
+        with pytest.raises(Unscoped, match="as one Owner"):
+            await tables.database.write(lambda c: Records(c, see(ANN, "sales")).run(change, {"b_change": 8}))
+        with pytest.raises(Unscoped, match="keeps it"):
+            PreparedUpdate(RECORD_OWNERS, values={"owner_key": "b_owner"})
+        with pytest.raises(Unscoped):
+            PreparedUpdate(RECORD_OWNERS, FACTS.c.fact_id == "f1", values={"last_change": "b_change"})
 
     async def test_rows_are_made_of_and_changed_by_rows_of_the_same_owner(self, tables: Tables) -> None:
         for owner, statement in ((ANNS, "Ann's."), (BOBS, "Bob's.")):
