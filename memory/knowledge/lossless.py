@@ -1,9 +1,8 @@
 """Whether ``refactor`` may delete something because nothing is lost: asked of the tables as they are.
 
-A column may go when every row's value in it can still be told from that row: it is in the column that it was copied to in this
-run, in a row that the row leads to. It leads there by the same unique key, by a column of either that holds the other's key, or by a
-column that was copied along and stays. A table may go when that holds for all its columns, by keys alone. Rows of a table that was
-made in this run may go when its columns are copies whose originals are all still there.
+A column may go when each row still leads to its value in the column that it was copied to in this run: by the same unique key, by a
+column of either that holds the key of the other, or by a column that was copied along and stays. A table may go when that holds for
+all its columns, by keys alone; rows of a table that was made in this run when its columns are copies whose originals are all there.
 """
 
 from __future__ import annotations
