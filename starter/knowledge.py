@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from memory.model.errors import InvalidInput
+from memory.model.federation import LEFT_OUT
 from memory.model.ids import new_id, short_hash
 from memory.model.knowledge import PERSONAL, AddRows, CreateTable, FilterQuery, Row, Table, TableChange, ToolProblem
 from memory.model.knowledge_loop import Limits, Loop, LoopState, Operation
@@ -151,7 +152,7 @@ class Knowledge:
         """
         query = FilterQuery(where, offset, checked_limit(limit), (table,))
         found = await _mendable(self._tables.filter(await self._view(scope_of(who)), query))
-        return tuple(row for rows in found.values() for row in rows)
+        return tuple(row for name, rows in found.items() if name != LEFT_OUT for row in rows)
 
     async def export(self, who: Who, table: str) -> AsyncGenerator[Row]:
         """All rows of one table by unique key, upwards. Raises InvalidInput where several tables of that name are seen."""

@@ -116,16 +116,16 @@ class Distances:
 
 
 def _plan(tables: Sequence[Table], reference: str) -> dict[int, Embedding]:
-    """What is compared of each table that has the columns. Raises ToolProblem where none has."""
+    """What is compared of each table that the reference goes with. Raises ToolProblem where there is none."""
     plan: dict[int, Embedding] = {}
     problem: ToolProblem | None = None
     for number, table in enumerate(tables):
         try:
             plan[number] = embedding_of(table, reference)
         except ToolProblem as error:
-            if error.code != "unknown_column":
-                raise
-            problem = error
+            # Of another owner's table, perhaps, in which a column of that name is something else.
+            if problem is None or problem.code == "unknown_column":
+                problem = error
     if not plan and problem is not None:
         raise problem
     return plan

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from memory.knowledge.arguments import Names, Texts
 from memory.knowledge.search import KnowledgeSearch
+from memory.model.federation import LEFT_OUT, together
 from memory.model.knowledge import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
@@ -22,6 +23,7 @@ from memory.model.knowledge import (
     Table,
     ToolProblem,
 )
+from memory.model.knowledge_names import name_key
 from memory.model.owner import View
 from memory.ports.knowledge import KnowledgeTables
 
@@ -122,9 +124,11 @@ class ReadTools:
             group_by: A column, or several for nested groups.
 
         Returns:
-            One key gives a value, several give {key: value}; with group_by {group: …}, nested for several.
+            One key gives a value, several give {key: value}; with group_by {group: …}, nested for several. Rows without a value
+            are in the group "None" ("null" where a text of the column is "None").
         """
-        return await self._tables.reduce(self._view, ReduceQuery(table, metric, keys, filter, group_by))
+        found = await self._tables.reduce(self._view, ReduceQuery(table, metric, keys, filter, group_by))
+        return await self._told([table], "result", found)
 
     async def search(
         self,
@@ -175,7 +179,8 @@ class ReadTools:
             result_offset: Rows to leave out.
         """
         step = JoinStep(tuple(tables), join_expr, select, mode, left_where, right_where)
-        return await self._tables.join(self._view, JoinQuery((step,), result_where, result_limit, result_offset))
+        found = await self._tables.join(self._view, JoinQuery((step,), result_where, result_limit, result_offset))
+        return await self._told(tables, "rows", found)
 
     async def search_join(
         self,
@@ -204,9 +209,8 @@ class ReadTools:
             filter: A Python expression over the names of the result.
         """
         step = JoinStep(tuple(tables), join_expr, select, mode, left_where, right_where)
-        return await self._search.search(
-            self._view, SearchQuery(references=_checked(references), joins=(step,), k=k, filter=filter)
-        )
+        query = SearchQuery(references=_checked(references), joins=(step,), k=k, filter=filter)
+        return await self._told(tables, "rows", await self._search.search(self._view, query))
 
     async def filter_multi_join(
         self,
@@ -224,7 +228,9 @@ class ReadTools:
             result_limit: Rows, at most 1000.
             result_offset: Rows to leave out.
         """
-        return await self._tables.join(self._view, JoinQuery(_steps(joins), result_where, result_limit, result_offset))
+        steps = _steps(joins)
+        found = await self._tables.join(self._view, JoinQuery(steps, result_where, result_limit, result_offset))
+        return await self._told([name for step in steps for name in step.tables], "rows", found)
 
     async def search_multi_join(
         self,
@@ -242,15 +248,29 @@ class ReadTools:
             k: Rows, at most 1000.
             filter: A Python expression over the names of the last result.
         """
-        query = SearchQuery(references=_checked(references), joins=_steps(joins), k=k, filter=filter)
-        return await self._search.search(self._view, query)
+        steps = _steps(joins)
+        query = SearchQuery(references=_checked(references), joins=steps, k=k, filter=filter)
+        found = await self._search.search(self._view, query)
+        return await self._told([name for step in steps for name in step.tables], "rows", found)
+
+    async def _told(self, names: Sequence[str], what: str, found: Any) -> Any:
+        """The result; where tables of these names were left out of it, beside which they are and why."""
+        seen = await self._tables.tables(self._view)
+        same = [[one for one in seen if name_key(one.name) == name_key(name)] for name in dict.fromkeys(names)]
+        left_out = [one.shown() for tables in same for one in together(tables).left_out]
+        return {what: found, LEFT_OUT: left_out} if left_out else found
 
 
 def overview(tables: Sequence[Table], *, include_column_info: bool = True) -> dict[str, dict[str, Any]]:
-    """By name; tables of one name are one, as reads show them."""
+    """By name; tables of one name are one, as reads show them, but for those that do not go with it: these by their source."""
     found: dict[str, dict[str, Any]] = {}
+    named: dict[str, list[Table]] = {}
     for table in tables:
-        entry = found.setdefault(table.name, {"description": None, "sources": []})
+        named.setdefault(name_key(table.name), []).append(table)
+    alone = {id(one.table): one.name for same in named.values() for one in together(same).left_out}
+    for table in tables:
+        name = alone.get(id(table), table.name)
+        entry = found.setdefault(name, {"description": None, "sources": []})
         entry["description"] = entry["description"] or table.description
         entry["sources"].append(table.source)
         if include_column_info:

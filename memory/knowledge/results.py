@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from memory.model.federation import LEFT_OUT
 from memory.model.knowledge import ToolProblem
 from memory.model.knowledge_loop import MAX_RESULT_BYTES
 
@@ -99,7 +100,7 @@ def _count(value: Any) -> int | None:
     if _is_rows(value):
         return len(value)
     if isinstance(value, Mapping):
-        parts = list(cast("Mapping[str, Any]", value).values())
+        parts = [part for name, part in cast("Mapping[str, Any]", value).items() if name != LEFT_OUT]
         if parts and all(_is_rows(part) for part in parts):
             return sum(len(part) for part in parts)
     return None

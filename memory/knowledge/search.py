@@ -7,7 +7,7 @@ always read from the tables: a vector of a row that is gone finds nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -16,6 +16,7 @@ from memory.knowledge.distances import AWAY, Distances
 from memory.knowledge.lineage import PREVIOUS, in_terms_of, origins
 from memory.knowledge.ranking import Place, summed
 from memory.model.embedded import embedding_of
+from memory.model.federation import LEFT_OUT
 from memory.model.knowledge import MAX_LIMIT, SOURCE_FIELD, FilterQuery, JoinStep, Row, SearchQuery, Table, ToolProblem
 from memory.model.knowledge import Distances as Far
 from memory.model.knowledge_names import name_key
@@ -134,12 +135,8 @@ class _Named:
         wanted = list(ranked)
         for start in range(0, len(wanted), CHECKED):
             some = wanted[start : start + CHECKED]
-            among = " or ".join(
-                f"({table.unique_key} in {[key for place, key in some if place == number]})"
-                for number, table in enumerate(self.tables)
-                if any(place == number for place, _ in some)
-            )
-            there = await self._page(f"(\n{condition}\n) and ({among})", MAX_LIMIT, 0)
+            only = {t.source: [key for place, key in some if place == number] for number, t in enumerate(self.tables)}
+            there = {place: row for page in await self._page(condition, MAX_LIMIT, 0, only) for place, row in page.items()}
             found += [there[place] for place in some if place in there]
             if len(found) >= k:
                 break
@@ -148,10 +145,13 @@ class _Named:
     async def matching(self, condition: str) -> dict[Place, Row]:
         """Rows that fulfil a condition, newest first; more than MAX_EXACT where there are more."""
         found: dict[Place, Row] = {}
+        offset = 0
         while len(found) <= MAX_EXACT:
-            page = await self._page(condition, MAX_LIMIT, len(found))
-            found |= page
-            if len(page) < MAX_LIMIT:
+            parts = await self._page(condition, MAX_LIMIT, offset)
+            for part in parts:
+                found |= part
+            offset += MAX_LIMIT
+            if all(len(part) < MAX_LIMIT for part in parts):
                 break
         return found
 
@@ -160,17 +160,20 @@ class _Named:
         found: list[Row] = []
         offset = 0
         while count > len(found):
-            page = await self._page(None, MAX_LIMIT, offset)
-            found += [row for place, row in page.items() if place not in beside]
-            offset += len(page)
-            if len(page) < MAX_LIMIT:
+            parts = await self._page(None, MAX_LIMIT, offset)
+            found += [row for part in parts for place, row in part.items() if place not in beside]
+            offset += MAX_LIMIT
+            if all(len(part) < MAX_LIMIT for part in parts):
                 break
         return found[: max(0, count)]
 
-    async def _page(self, condition: str | None, limit: int, offset: int) -> dict[Place, Row]:
-        found = await self._port.filter(self._view, FilterQuery(condition, offset, limit, [self._name]))
-        rows = [row for some in found.values() for row in some]
-        return {place: row for row in rows if (place := self._place(row)) is not None}
+    async def _page(
+        self, condition: str | None, limit: int, offset: int, only: Mapping[str, Collection[int]] | None = None
+    ) -> list[dict[Place, Row]]:
+        """One part for the tables that go together, and one for each that does not."""
+        found = await self._port.filter(self._view, FilterQuery(condition, offset, limit, [self._name], only))
+        parts = [rows for name, rows in found.items() if name != LEFT_OUT]
+        return [{place: row for row in rows if (place := self._place(row)) is not None} for rows in parts]
 
     def _place(self, row: Row) -> Place | None:
         number = self._places.get(str(row.get(SOURCE_FIELD)))

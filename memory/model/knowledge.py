@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -242,12 +242,13 @@ JoinMode: TypeAlias = Literal["inner", "left", "right", "outer"]
 
 @dataclass(frozen=True, slots=True)
 class FilterQuery:
-    """``tables`` None: all that the user sees."""
+    """``tables`` None: all that the user sees. ``only``: of these rows alone, by source their keys."""
 
     filter: str | None = field(default=None, repr=False)
     offset: int = 0
     limit: int = DEFAULT_LIMIT
     tables: Sequence[str] | None = None
+    only: Mapping[str, Collection[int]] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ _ROWS: list[dict[str, Any]] = [
      "tm": 1, "td": 86_400_000_000, "l": [[1], {"a": 1.0}], "o": {"t": None, "l": [1, "2"]}},
 ]  # fmt: skip
 EXPRESSIONS = """
-f**5e-324 | g**5e-324 | 1.0**f | 0.0**f | (x==7)**o['n'] | x**5e-324
+f**5e-324 | g**5e-324 | 1.0**f | 0.0**f | (x==7)**o['n'] | x**5e-324 | ('\\x1c\\x1f '+s+'\\x1d\\x85\\u3000').strip()
 x+y | x-y | x*y | x//y | x%y | x/y | x**2 | x**3 | x**0 | x**70 | x**y | -x | +x | b+1 | x%3 | x//2 | (-x)//3 | x%-3
 x+1-1 | x*0.1 | f+g | f*g | f/g | f-g | -f | f*f*f | f**2 | f**g | f**0.5 | g**-1 | x+f | f+1e308+1e308
 f*1e308*1e308-f*1e308*1e308 | ((x+y)*2-y)//3%5 | (x>1)+(y>1) | (x>1)==(y<1) | int(f) | int(g) | int(b) | float(x) | int(s)
@@ -214,13 +214,45 @@ class TestFilter:
             tables.knowledge.filter(see(ANN), FilterQuery(tables=["team:sales.Company"])), "unknown_table"
         )
 
-    async def test_columns_that_do_not_go_together(self, tables: Tables) -> None:
-        await make(tables, "T", {"a": "str"}, [])
-        await make(tables, "T", {"a": "int"}, [], SALES)
-        said = await problem(tables.knowledge.filter(SEEN, FilterQuery(tables=["T"])), "bad_arguments")
-        assert "a is str in one and int in another" in said
-        assert "personal.T" in said
-        assert await tables.knowledge.filter(SEEN, FilterQuery(tables=["personal.T"])) == {"personal.T": []}
+    async def test_a_table_that_does_not_go_with_the_others_of_its_name_is_one_of_its_own(self, tables: Tables) -> None:
+        await make(tables, "T", {"a": "str", "n": "int"}, [{"a": "x", "n": 1}])
+        await make(tables, "T", {"a": "int", "n": "float"}, [{"a": 5, "n": 2.5}], SALES)
+        await make(tables, "T", {"n": "float"}, [{"n": 0.5}], Owner.built_in())
+        await make(tables, "U", {"a": "str"}, [{"a": "u"}])
+        mine = {"row_id": 0, "a": "x", "n": 1, "_source": "personal"}
+        shipped = {"row_id": 0, "n": 0.5, "_source": "built-in"}
+        others = {"row_id": 0, "a": 5, "n": 2.5, "_source": "team:sales"}
+        assert await tables.knowledge.filter(SEEN, FilterQuery(tables=["T"])) == {"T": [mine, shipped], "team:sales.T": [others]}
+        assert await tables.knowledge.filter(SEEN, FilterQuery(tables=["personal.T"])) == {"personal.T": [mine]}
+        assert await tables.knowledge.filter(SEEN, FilterQuery("n > 0.7", tables=["T"])) == {"T": [mine], "team:sales.T": [others]}
+        for names in (None, ["T", "U"]):
+            found = dict(await tables.knowledge.filter(SEEN, FilterQuery("a != 'z'", tables=names)))
+            [told] = found.pop("_left_out")
+            assert found == {"T": [mine, shipped], "U": [{"row_id": 0, "a": "u", "_source": "personal"}]}
+            assert told["table"] == "team:sales.T"
+            assert "a (int)" in told["why"]
+        found = await tables.knowledge.filter(SEEN, FilterQuery("a > 3"))
+        assert [found["team:sales.T"], [one["table"] for one in found["_left_out"]]] == [[others], ["T", "U"]]
+        await problem(tables.knowledge.filter(SEEN, FilterQuery("a > None.x")), "bad_expression")
+        await problem(tables.knowledge.filter(SEEN, FilterQuery("a > 3", tables=["T"])), "bad_expression")
+        assert await tables.knowledge.reduce(SEEN, ReduceQuery("T", "sum", "n")) == 1.5
+        assert await tables.knowledge.reduce(SEEN, ReduceQuery("team:sales.T", "sum", "n")) == 2.5
+        step = JoinStep(["U", "T"], "U.row_id == T.row_id", {"T.n": "n"})
+        assert [row["n"] for row in await tables.knowledge.join(SEEN, JoinQuery([step]))] == [1.0, 0.5]
+        assert await tables.knowledge.join_ranked(
+            SEEN, [step], [Distances("T", {("team:sales", 0): 0.0, ("built-in", 0): 0.1})]
+        ) == [
+            {"n": 0.5},
+            {"n": 1.0},
+        ]
+
+    async def test_only_some_rows(self, tables: Tables) -> None:
+        await make(tables, "T", {"n": "int"}, [{"n": number} for number in range(9)])
+        await make(tables, "T", {"n": "int"}, [{"n": number} for number in range(9)], SALES)
+        query = FilterQuery("n != 2", tables=["T"], only={"personal": [1, 2, 3, 99], "team:sales": [8], "team:other": [1]})
+        found = await tables.knowledge.filter(SEEN, query)
+        assert [(row["_source"], row["n"]) for row in found["T"]] == [("team:sales", 8), ("personal", 3), ("personal", 1)]
+        assert await tables.knowledge.filter(SEEN, FilterQuery(tables=["T"], only={})) == {"T": []}
 
     async def test_pages_and_what_is_left_out(self, tables: Tables) -> None:
         await make(tables, "A", {"n": "int"}, [{"n": number} for number in range(25)])
@@ -278,6 +310,28 @@ class TestFilter:
 
 
 class TestReduce:
+    async def test_rows_without_a_value_have_a_group_of_their_own(self, tables: Tables) -> None:
+        rows: list[dict[str, Any]] = [
+            {"s": "None", "t": "a"},
+            {"s": None, "t": "None"},
+            {"s": "None", "t": None},
+            {"s": "null"},
+            {},
+        ]
+        await make(tables, "T", {"s": "str", "t": "str", "n": "int"}, [row | {"n": n} for n, row in enumerate(rows)])
+        for metric in ("count", "median", "mode"):
+            figures = {name: n if metric != "count" else 1 for n, name in enumerate(("0a", "1None", "2null", "3null", "4null"))}
+            found = await tables.knowledge.reduce(SEEN, ReduceQuery("T", metric, "n", None, ["s", "t"]))
+            assert found == {
+                "None": {"a": figures["0a"], "null": figures["2null"]},
+                "null 2": {"None": figures["1None"], "null": figures["4null"]},
+                "null": {"null": figures["3null"]},
+            }
+        # Each key's groups have the same names, whatever its filter leaves.
+        query = ReduceQuery("T", "count", ["n", "row_id"], {"row_id": "s is None"}, "s")
+        counts = {"n": {"None": 2, "null": 1, "null 2": 2}, "row_id": {"null 2": 2}}
+        assert await tables.knowledge.reduce(SEEN, query) == counts
+
     async def test_shapes(self, tables: Tables) -> None:
         rows = [
             {"x": 1, "f": 0.5, "s": "a", "d": "2026-01-02", "took": "PT1H", "b": True},
@@ -354,6 +408,7 @@ class TestJoins:
         await refused("unknown_column", "select", select={"x": "x"})
         await refused("bad_arguments", "same name", select={"A.x": "x", "B.x": "x"})
         await refused("bad_arguments", "no name", select={"A.x": "not a name"})
+        await refused("bad_arguments", "underscore", select={"A.x": "_source"})
         await refused("bad_arguments", "at least one", select={})
         await refused("bad_arguments", "cross", mode="cross")
         await refused("bad_arguments", "itself", tables=["A", "a"])

@@ -207,6 +207,34 @@ async def test_a_filter_over_many_rows_goes_by_the_nearest(world: World, monkeyp
     )
 
 
+async def test_a_filter_over_many_rows_may_be_long(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.knowledge.search.MAX_EXACT", 2)
+    await world.cars()
+    for number in range(4):
+        rows = [{"name": "x", "about": f"car {n}", "year": 2000} for n in range(100)]
+        await world.write(AddRows("Cars", rows if number else [{"name": "y", "about": "a pickup truck for farmers", "year": 1}]))
+    long = " or ".join(["year == 1"] * 600) + " or year == 2000"
+    assert (await world.names({"about": "pickup truck for farmers"}, filter=long, k=3))[0] == "y"
+
+
+async def test_a_table_of_another_type_does_not_keep_others_from_being_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.cars()
+    await world.write(CreateTable("Cars", None, {"name": "str", "about": "str", "year": "str"}), SALES)
+    await world.write(AddRows("Cars", [{"name": "Team's", "about": "a pickup truck for farmers", "year": "1"}] * 3), SALES)
+    view = see(ANN, "sales")
+    for words in (False, True):
+        found = await world.names({"about": "a pickup truck for farmers"}, view=view, k=100, words=words)
+        assert found[:4].count("Team's") == 3
+        assert len(found) == len(CARS) + 3
+        for most in (5_000, 2):
+            monkeypatch.setattr("memory.knowledge.search.MAX_EXACT", most)
+            found = await world.names({"about": "a pickup truck for farmers"}, view=view, filter="year > 2000", words=words)
+            assert found[0] == "F-150 Lightning"
+            assert "Team's" not in found
+        found = await world.names({"about + str(year + 1)": "a pickup truck for farmers"}, view=view, k=1, words=words)
+        assert found == ["F-150 Lightning"]
+
+
 async def test_without_an_embedder_words_count(world: World) -> None:
     await world.cars()
     names = await world.names({"about": "Pickup trucks for a farmer"}, words=True, k=10)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from memory.model.expression import Expression, parse_expression
+from memory.model.federation import together
 from memory.model.knowledge import MAX_NAME_CHARS, ColumnType, JoinStep, Table, ToolProblem
 from memory.model.knowledge_names import name_key
 from memory.model.knowledge_values import shortened
-from memory.stores.tables.knowledge.relation import types_of
 
 LEFT: Final = "__left"
 RIGHT: Final = "__right"
@@ -68,7 +68,7 @@ def planned(steps: Sequence[JoinStep], tables: Mapping[str, Sequence[Table]]) ->
     found: list[Step] = []
     for number, step in enumerate(steps):
         at = _at(number) if len(steps) > 1 else ""
-        sides = [found[-1].types if name in PREVIOUS else types_of(name, tables[name]) for name in step.tables]
+        sides = [found[-1].types if name in PREVIOUS else together(tables[name]).types for name in step.tables]
         try:
             found.append(_Reader(step, sides[0], sides[1]).step())
         except ToolProblem as problem:
@@ -126,8 +126,9 @@ class _Reader:
             raise ToolProblem("bad_arguments", 'select is a dict such as {"A.x": "x"}, with at least one column')
         names: list[Any] = list(self._step.select.values())
         for name in names:
-            if not isinstance(name, str) or not name.isidentifier() or len(name) > MAX_NAME_CHARS or name.startswith("__"):
-                raise ToolProblem("bad_arguments", f"select: {shortened(name)} is no name for a column of the result")
+            if not isinstance(name, str) or not name.isidentifier() or len(name) > MAX_NAME_CHARS or name.startswith("_"):
+                hint = "; names with an underscore in front, such as _source, are not given" if str(name).startswith("_") else ""
+                raise ToolProblem("bad_arguments", f"select: {shortened(name)} is no name for a column of the result{hint}")
         if len(set(names)) < len(names):
             raise ToolProblem("bad_arguments", "select: two columns of the result have the same name")
         return self._step.select

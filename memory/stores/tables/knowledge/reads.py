@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
 from memory.model.expression import Expression, parse_expression
+from memory.model.federation import LEFT_OUT, together
 from memory.model.knowledge import (
     MAX_LIMIT,
     Distances,
@@ -48,42 +49,50 @@ class KnowledgeReads:
     async def filter(self, view: View, query: FilterQuery) -> Mapping[str, Sequence[Row]]:
         """Per table the rows that the filter takes, newest key first.
 
-        Where no tables are named, those without the filter's columns are left out.
+        A table that does not go with the others of its name is one of its own, by its source. Where no tables are named, those that
+        the filter does not go with are left out; those that have its columns, in other types, are in ``_left_out``, which say why.
+
         """
         limit, offset = checked_page(query.limit, query.offset)
 
-        def work(connection: Connection) -> dict[str, list[Row]]:
+        def work(connection: Connection) -> dict[str, Sequence[Row]]:
             sources = Sources(connection, view)
-            found: dict[str, list[Row]] = {}
-            missing: ToolProblem | None = None
+            found: dict[str, Sequence[Row]] = {}
+            left_out: list[Row] = []
+            problems: list[ToolProblem] = []
             for name, tables in _asked(connection, view, query.tables).items():
-                one = relation(sources, name, tables)
-                try:
-                    wanted = None if query.filter is None else parse_expression(query.filter, one.types)
-                except ToolProblem as problem:
-                    if query.tables is not None or problem.code != "unknown_column":
-                        raise
-                    missing = problem
-                    continue
-                found[name] = self._page(sources, one, wanted, limit, offset)
-            if missing is not None and not found:
-                raise missing
-            return found
+                whole = together(tables)
+                for number, (part, among) in enumerate([(name, whole.tables), *((o.name, (o.table,)) for o in whole.left_out)]):
+                    one = relation(sources, part, among)
+                    try:
+                        wanted = None if query.filter is None else parse_expression(query.filter, one.types)
+                    except ToolProblem as problem:
+                        if query.tables is not None and number == 0:
+                            raise
+                        problems.append(problem)
+                        if problem.code != "unknown_column" or query.tables is not None:
+                            left_out.append({"table": part, "why": problem.message})
+                        continue
+                    found[part] = self._page(sources, one, wanted, limit, offset, query.only)
+            if problems and not found:
+                raise next((one for one in problems if one.code != "unknown_column"), problems[-1])
+            return found | {LEFT_OUT: left_out} if left_out else found
 
         return await self._database.read(work)
 
     async def reduce(self, view: View, query: ReduceQuery) -> Any:
-        """See :func:`memory.stores.tables.knowledge.reducing.reduce`."""
+        """See :func:`memory.stores.tables.knowledge.reducing.reduce`. Of the tables that go together, see :func:`together`."""
 
         def work(connection: Connection) -> Any:
             sources = Sources(connection, view)
             tables = resolve_all(connection, view, (query.table,))[query.table]
-            return reducing.reduce(sources, relation(sources, query.table, tables), query, timeout_s=self._timeout_s)
+            one = relation(sources, query.table, together(tables).tables)
+            return reducing.reduce(sources, one, query, timeout_s=self._timeout_s)
 
         return await self._database.read(work)
 
     async def join(self, view: View, query: JoinQuery) -> Sequence[Row]:
-        """Rows of the last step, newest first by its left table, then its right one."""
+        """Rows of the last step, newest first by its left table, then its right one. Of the tables that go together."""
         limit, offset = checked_page(query.result_limit, query.result_offset)
         return await self._joined(view, query.joins, (), query.result_where, limit, offset, what="result_where")
 
@@ -113,7 +122,8 @@ class KnowledgeReads:
         names = joins.tables_in(steps)
 
         def work(connection: Connection) -> list[Row]:
-            plan = joins.JoinPlan(steps, resolve_all(connection, view, names))
+            seen = resolve_all(connection, view, names)
+            plan = joins.JoinPlan(steps, {name: together(tables).tables for name, tables in seen.items()})
             where = None if condition is None else parse_expression(condition, plan.types, what=what)
             sources = Sources(connection, view)
             dialect = sources.dialect
@@ -130,9 +140,19 @@ class KnowledgeReads:
 
         return await self._database.read(work)
 
-    def _page(self, sources: Sources, one: Relation, wanted: Expression | None, limit: int, offset: int) -> list[Row]:
+    def _page(
+        self,
+        sources: Sources,
+        one: Relation,
+        wanted: Expression | None,
+        limit: int,
+        offset: int,
+        only: Mapping[str, Collection[int]] | None,
+    ) -> list[Row]:
         def build(safe: bool) -> Any:
             statement = select(*one.selected).order_by(*one.order).limit(limit).offset(offset)
+            if only is not None:
+                statement = statement.where(one.among(only))
             if wanted is None:
                 return statement
             return statement.where(compile_condition(wanted, one.columns, sources.dialect, safe=safe))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain, count
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import BigInteger, ColumnElement, Double, Row, Select, Subquery, case, func, literal, or_, select
 
@@ -21,6 +22,9 @@ from memory.stores.tables.sources import Sources
 MAX_KEYS: Final = 50
 MAX_GROUP_BY: Final = 5
 MAX_GROUPS: Final = 10_000
+_NO_VALUE: Final = ("None", "null")
+"""What a group without a value is called: the first that no text of the column is."""
+Group: TypeAlias = tuple[Any, ...]
 
 _SPAN: Final = ColumnType.TIMEDELTA
 _SUMMED: Final = NUMBERS | {_SPAN}
@@ -39,7 +43,8 @@ _TAKES: Final[Mapping[Metric, frozenset[ColumnType]]] = {
 
 def reduce(sources: Sources, one: Relation, query: ReduceQuery, *, timeout_s: float) -> Any:
     """One key gives its figure, several a dict by key. With ``group_by`` each figure is a dict by the group's value as text, nested
-    where there are several.
+    where there are several. Rows without a value are in the group ``None``; where a text of that column is ``None``, too, in the
+    group ``null``, and so on (see :data:`_NO_VALUE`).
 
     Variance and standard deviation are those of a population. Of nothing, the sum and the count are 0, all else is None. Of several
     values that are as frequent, the mode is the smallest.
@@ -57,8 +62,30 @@ def reduce(sources: Sources, one: Relation, query: ReduceQuery, *, timeout_s: fl
         if one.types[name] in CONTAINERS:
             raise ToolProblem("bad_arguments", f"rows cannot be grouped by {name}, a {one.types[name].value}")
     filters = _filters(query, keys)
-    found = {key: _Figure(sources, one, metric, key, groups, filters.get(key), timeout_s).figure() for key in keys}
+    figures = {key: _Figure(sources, one, metric, key, groups, filters.get(key), timeout_s) for key in keys}
+    if not groups:
+        found = {key: figure.alone() for key, figure in figures.items()}
+    else:
+        by_group = {key: figure.by_group() for key, figure in figures.items()}
+        nothing = [_nothing({values[at] for one_ in by_group.values() for values in one_}) for at in range(len(groups))]
+        found = {key: _nested(one_, nothing) for key, one_ in by_group.items()}
     return found[keys[0]] if isinstance(query.keys, str) else found
+
+
+def _nothing(values: Collection[Any]) -> str:
+    """What the group without a value is called among groups of these values."""
+    return next(name for name in chain(_NO_VALUE, (f"null {number}" for number in count(2))) if name not in values)
+
+
+def _nested(figures: Mapping[Group, Any], nothing: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for values, figure in figures.items():
+        place = found
+        labels = [none if value is None else str(value) for value, none in zip(values, nothing, strict=True)]
+        for label in labels[:-1]:
+            place = place.setdefault(label, {})
+        place[labels[-1]] = figure
+    return found
 
 
 def _metric(name: str) -> Metric:
@@ -102,19 +129,19 @@ class _Figure:
         self._filter = None if text is None else parse_expression(text, one.types)
         self._sqlite = sources.dialect == "sqlite"
 
-    def figure(self) -> Any:
+    def alone(self) -> Any:
         build, read = self._plan()
         rows = self._run(build)
-        if not self._groups:
-            return read(rows[0]) if rows else None
-        found: dict[str, Any] = {}
+        return read(rows[0]) if rows else None
+
+    def by_group(self) -> dict[Group, Any]:
+        """By the groups' values as they are shown."""
+        build, read = self._plan()
+        rows = self._run(build)
+        found: dict[Group, Any] = {}
         if self._metric in (Metric.MEDIAN, Metric.MODE):  # groups of None alone have no row there
-            empty = self._run(lambda safe: self._grouped(self._base(safe)))
-            for row in empty:
-                self._put(found, row, None)
-        for row in rows:
-            self._put(found, row, read(row))
-        return found
+            found |= {self._group(row): None for row in self._run(lambda safe: self._grouped(self._base(safe)))}
+        return found | {self._group(row): read(row) for row in rows}
 
     def _run(self, build: Callable[[bool], Select[Any]]) -> Sequence[Row[Any]]:
         rows = run(self._sources, lambda safe: build(safe).limit(MAX_GROUPS + 1), timeout_s=self._timeout_s)
@@ -122,13 +149,8 @@ class _Figure:
             raise ToolProblem("too_large", f"there are more than {MAX_GROUPS} groups; group by a column with fewer values")
         return rows
 
-    def _put(self, found: dict[str, Any], row: Row[Any], figure: Any) -> None:
-        for number, name in enumerate(self._groups):
-            label = str(shown_value(row[number], self._one.types[name]))
-            if number == len(self._groups) - 1:
-                found[label] = figure
-            else:
-                found = found.setdefault(label, {})
+    def _group(self, row: Row[Any]) -> Group:
+        return tuple(shown_value(row[number], self._one.types[name]) for number, name in enumerate(self._groups))
 
     # ------------------------------------------------------------------------------------------------------------ statements
 

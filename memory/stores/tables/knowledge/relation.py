@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ColumnElement, Double, Integer, Row, Subquery, Text, literal, union_all
+from sqlalchemy import BigInteger, ColumnElement, Double, Integer, Row, Subquery, Text, and_, false, literal, or_, union_all
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
-from memory.model.knowledge import SOURCE_FIELD, ColumnType, Table, ToolProblem
+from memory.model.federation import columns_of, together
+from memory.model.knowledge import SOURCE_FIELD, ColumnType, Table
 from memory.model.knowledge import Row as ShownRow
 from memory.model.knowledge_values import to_shown
 from memory.stores.tables.fragments import Fragment
@@ -45,51 +46,36 @@ class Relation:
         """What :meth:`shown` takes."""
         return [self.rows.c.p, *self.columns.values()]
 
+    def among(self, only: Mapping[str, Collection[int]]) -> ColumnElement[bool]:
+        """The rows of these keys, by source."""
+        parts = [
+            and_(self.rows.c.p == number, self.rows.c.k.in_(keys))
+            for number, table in enumerate(self.tables)
+            if (keys := only.get(table.source))
+        ]
+        return or_(*parts) if parts else false()
+
     def shown(self, row: Row[Any]) -> ShownRow:
         """A row as callers see it: the columns of the table that it is from, with their types there."""
         values = dict(zip(self.types, row[1:], strict=True))
         table = self.tables[int(row[0])]
         return {
-            **{name: shown_value(values[name], type_) for name, type_ in _columns(table)},
+            **{name: shown_value(values[name], type_) for name, type_ in columns_of(table)},
             SOURCE_FIELD: table.source,
         }
 
 
 def relation(sources: Sources, name: str, tables: Sequence[Table]) -> Relation:
-    """The tables, which have this name in common, as one.
-
-    Raises ToolProblem (``bad_arguments``) where a column of theirs has types that do not go together.
-    """
-    types = types_of(name, tables)
+    """Tables that go together, see :func:`memory.model.federation.together`, as one."""
+    one = together(tables)
+    if one.left_out:
+        raise ValueError("these tables do not go together")
+    types = one.types
     labels = {column: f"c{number}" for number, column in enumerate(types)}
     branches = [_branch(sources, table, number, types, labels) for number, table in enumerate(tables)]
     rows = branches[0].subquery() if len(branches) == 1 else union_all(*branches).subquery()
     order = (rows.c.k.desc(),) if len(branches) == 1 else (rows.c.k.desc(), rows.c.p)
     return Relation(name, types, {column: rows.c[label] for column, label in labels.items()}, rows, order, tuple(tables))
-
-
-def types_of(name: str, tables: Sequence[Table]) -> dict[str, ColumnType]:
-    """The columns of tables that are read as one, each table's key first; the rows' source last. Raises as :func:`relation`."""
-    types: dict[str, ColumnType] = {}
-    for table in tables:
-        for column, type_ in _columns(table):
-            found = types.setdefault(column, type_)
-            if found is type_:
-                continue
-            if {found, type_} != {ColumnType.INT, ColumnType.FLOAT}:
-                seen = ", ".join(f"{one.source}.{one.name}" for one in tables)
-                raise ToolProblem(
-                    "bad_arguments",
-                    f"the tables named {name} are read as one ({seen}), but their column {column} is {found.value} in one and"
-                    f" {type_.value} in another; read one of them by its source, such as {tables[0].source}.{tables[0].name}",
-                )
-            types[column] = ColumnType.FLOAT
-    return types | {SOURCE_FIELD: ColumnType.STR}
-
-
-def _columns(table: Table) -> list[tuple[str, ColumnType]]:
-    kept = [(column.name, column.type) for column in table.columns if column.type is not ColumnType.VECTOR]
-    return [(table.unique_key, ColumnType.INT), *kept]
 
 
 def _branch(sources: Sources, table: Table, number: int, types: Mapping[str, ColumnType], labels: Mapping[str, str]) -> Any:
@@ -98,7 +84,7 @@ def _branch(sources: Sources, table: Table, number: int, types: Mapping[str, Col
     found = _contacts(dialect) if table.table_id == CONTACTS_ID else _cells(table, dialect)
     where = [CONTACTS.c.merged_into.is_(None)] if table.table_id == CONTACTS_ID else [KNOWLEDGE_ROWS.c.table_id == table.table_id]
     found[SOURCE_FIELD] = literal(table.source, Text)
-    own = dict(_columns(table))
+    own = dict(columns_of(table))
     made = [
         _fitted(found.get(column), own.get(column, type_), type_, dialect).label(labels[column]) for column, type_ in types.items()
     ]
