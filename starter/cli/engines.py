@@ -77,6 +77,13 @@ def _data_dir(state: State) -> Path:
     return state.data_dir or load_settings().data_dir
 
 
+def _categories(settings: Settings) -> str:
+    on = [category.value for category, wanted in settings.memory_flags.items() if wanted]
+    off = [category.value for category, wanted in settings.memory_flags.items() if not wanted]
+    hint = f"; off: {', '.join(off)} (AFTERTURN_MEMORY_{off[0].upper()}=true, or per space)" if off else ""
+    return f"takes {', '.join(on) or 'nothing'}{hint}"
+
+
 def _show_urls(stack: LocalStack) -> None:
     from rich.panel import Panel
     from rich.table import Table
@@ -88,6 +95,8 @@ def _show_urls(stack: LocalStack) -> None:
         ("S3 server", stack.urls["object_store"]),
         ("database", "SQLite in the data folder" if stack.settings.database_url is None else "as AFTERTURN_DATABASE_URL says"),
         ("language model", f"{model} (rules, not a language model)" if model.split(":")[0] == "simulated" else model),
+        ("event window", _categories(stack.settings)),
+        ("to try", "afterturn chat, afterturn events sandbox, afterturn knowledge sandbox, afterturn doctor"),
         ("data folder", str(stack.data_dir)),
     ]
     if "metrics" in stack.urls:
