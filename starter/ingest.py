@@ -26,7 +26,7 @@ MAX_TRIES: Final = 5
 """Loops for one part: one that failed is tried anew when the file is ingested again."""
 CHUNK_CHARS: Final = 12_000
 """Pages of one loop at most, as text."""
-_REQUEST: Final = (
+REQUEST: Final = (
     "Take into the tables what the document in the context says: its durable facts, figures and definitions. Use tables that are "
     "there where they fit, else make new ones. Enter nothing that is there already and nothing that the document does not say."
 )
@@ -158,7 +158,7 @@ async def _loop(knowledge: Knowledge, who: Who, name: str, chunk: Chunk, key: st
     for attempt in range(MAX_TRIES):
         handle = await knowledge.update(
             who,
-            _REQUEST,
+            REQUEST,
             case_specific_instructions=instructions,
             context=[{"role": "document", "content": chunk.text}],
             destination=destination,

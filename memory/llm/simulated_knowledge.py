@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from memory.llm.simulated_knowledge_ask import ask
 from memory.llm.simulated_knowledge_claims import enter
-from memory.llm.simulated_knowledge_documents import REQUEST as REQUEST_OF_A_DOCUMENT
-from memory.llm.simulated_knowledge_documents import take_in
+from memory.llm.simulated_knowledge_documents import is_of_a_document, take_in
 from memory.llm.simulated_knowledge_paths import Call, GivesUp, Plan
 from memory.llm.simulated_knowledge_people import ask_tasks, update_contacts, update_tasks
 from memory.llm.simulated_knowledge_prompt import QUESTION, STRUCTURE, Loop, Result, Step, is_loop, read_loop
@@ -100,7 +99,7 @@ def _played(loop: Loop) -> tuple[list[Call], str | None]:
 def _plan(loop: Loop, text: str) -> Plan:
     if text == REQUEST and loop.documents:
         return enter(loop)
-    if loop.documents and REQUEST_OF_A_DOCUMENT.match(text):
+    if is_of_a_document(loop):
         return take_in(loop.documents, loop.system)
     match loop.manager, loop.operation:
         case "contacts", "update":

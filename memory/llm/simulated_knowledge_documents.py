@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from memory.llm.simulated_knowledge_paths import Plan, read, rows_of
-from memory.llm.simulated_knowledge_prompt import TableView, tables_of
+from memory.llm.simulated_knowledge_prompt import Loop, TableView, tables_of
 
 STATEMENTS: Final = "Statements"
-REQUEST: Final = re.compile(r"Take into the tables what the document in the context says\b")
+_REQUEST: Final = re.compile(r"\s*Take into the tables what the document\b")
 MIN_CHARS: Final = 12
 MAX_CHARS: Final = 400
 MAX_SENTENCES: Final = 60
@@ -23,6 +23,12 @@ _FILE = re.compile(r"\bsource_file = (.{1,200}?)(?= and source_page\b|\.\s|\.$)"
 _PAGE = re.compile(r"^The document is .{1,200}?, page (\d+)\b", re.MULTILINE)
 _PAGE_MARK = re.compile(r"^\[page (\d+)\]$")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+")
+
+
+def is_of_a_document(loop: Loop) -> bool:
+    """Whether the loop is one of an ingested file: by its request, or by a document whose source the instructions name."""
+    asked = _REQUEST.match(loop.request) is not None
+    return loop.operation == "update" and (asked or (bool(loop.documents) and _FILE.search(loop.system) is not None))
 
 
 def take_in(documents: Sequence[str], system: str) -> Plan:

@@ -19,6 +19,7 @@ _OPERATION = re.compile(r"^Operation: (\w+)$", re.MULTILINE)
 _TABLES = re.compile(r"^<tables>\n(.*?)\n</tables>$", re.MULTILINE | re.DOTALL)
 _DESTINATION = re.compile(r"^<destination>(.*)</destination>$", re.MULTILINE)
 _CHAT = re.compile(r"^<chat>\n(.*?)\n</chat>$", re.MULTILINE | re.DOTALL)
+_BROKEN_DOCUMENT = re.compile(r'\{"role": "document", "content": "(.*)$')
 _SAID = re.compile(r"^<(request|interjection|answer)>\n(.*?)\n</\1>$", re.MULTILINE | re.DOTALL)
 _LIMIT: Final = "<limit>\n"
 _MANAGERS: Final = {
@@ -128,6 +129,9 @@ def _documents(text: str) -> Iterator[str]:
             about = cast("dict[str, Any]", message)
             if about.get("role") == "document":
                 yield str(about.get("content") or "")
+        elif (broken := _BROKEN_DOCUMENT.match(line)) is not None:
+            # Redaction can take a quote along with what it hides.
+            yield broken[1].rstrip('"}').replace("\\n", "\n").replace('\\"', '"')
 
 
 def overview_of(text: str) -> dict[str, Any]:
