@@ -20,6 +20,7 @@ from starter.steering import LoopAnswer, SteerableHandle
 POLL_S: Final = 0.2
 SHOWN_CHARS: Final = 160
 HELP: Final = "keys: p pause, r resume, i interject, a ask about it, s stop"
+ANSWER_HELP: Final = f"{HELP}, c answer its question"
 _ROWS: Final[TypeAdapter[dict[str, list[dict[str, Any]]] | list[dict[str, Any]]]] = TypeAdapter(
     dict[str, list[dict[str, Any]]] | list[dict[str, Any]]
 )
@@ -194,7 +195,7 @@ class LoopView:
             case "c" if (asked := _open_question(self._entries)) is not None:
                 self._answer(asked, keys)
             case _:
-                self._print(f"     {HELP}", "dim")
+                self._print(f"     {HELP if _open_question(self._entries) is None else ANSWER_HELP}", "dim")
 
     async def _typed(self, text: str | None) -> None:
         asking, self._asking = self._asking, ""

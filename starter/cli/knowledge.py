@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from starter.cli.operations import DestinationOption, follow, operation, print_answer, said_text
 from starter.cli.output import emit_json, for_stdout, print_table, safe_text, stderr, stdout, when, write
 from starter.cli.state import (
     DEFAULT_TENANT,
@@ -24,17 +25,16 @@ from starter.cli.state import (
 if TYPE_CHECKING:
     from memory.model.knowledge_loop import Loop
     from starter.client import MemoryClient
-    from starter.steering import LoopAnswer, SteerableHandle
+    from starter.steering import SteerableHandle
 
-DestinationOption = Annotated[str, typer.Option("--destination", "-d", help="personal, or team:<id>: where is written.")]
 LoopArgument = Annotated[str, typer.Argument(help="The loop's id.")]
 
 
 def register(app: typer.Typer) -> None:
     knowledge = typer.Typer(help="Tables that are asked, filled and reshaped in plain language.", no_args_is_help=True)
-    knowledge.command("ask")(_operation("ask", "Have a question answered from the tables. Nothing is changed."))
-    knowledge.command("update")(_operation("update", "Have the tables say what TEXT says."))
-    knowledge.command("refactor")(_operation("refactor", "Have the tables put in order; ends with a report."))
+    knowledge.command("ask")(operation("ask", "Have a question answered from the tables. Nothing is changed."))
+    knowledge.command("update")(operation("update", "Have the tables say what TEXT says."))
+    knowledge.command("refactor")(operation("refactor", "Have the tables put in order; ends with a report."))
     knowledge.command("loops")(loops)
     knowledge.command("attach")(attach)
     knowledge.command("history")(history)
@@ -42,6 +42,7 @@ def register(app: typer.Typer) -> None:
     knowledge.command("resume")(_steer("resume", "Let a paused loop go on."))
     knowledge.command("interject")(interject)
     knowledge.command("answer")(answer)
+    knowledge.command("question")(question)
     knowledge.command("stop")(stop)
     knowledge.command("ingest")(ingest)
     knowledge.command("sandbox")(sandbox)
@@ -49,108 +50,6 @@ def register(app: typer.Typer) -> None:
 
     knowledge_tables.register(knowledge)
     app.add_typer(knowledge, name="knowledge")
-
-
-# -------------------------------------------------------------------------------------------------------------- operations
-
-
-def _operation(name: str, about: str) -> Any:
-    def operation(
-        ctx: typer.Context,
-        text: Annotated[str, typer.Argument(help="What you want to know, or what shall be true; - reads standard input.")],
-        destination: DestinationOption = "personal",
-        instructions: Annotated[str | None, typer.Option("--instructions", help="For this call, beside the system prompt.")] = None,
-        schema: Annotated[Path | None, typer.Option("--schema", help="JSON schema file: the answer is JSON of this form.")] = None,
-        clarify: Annotated[
-            bool | None, typer.Option("--clarify/--no-clarify", help="Whether it may ask; default: on a terminal.")
-        ] = None,
-        wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow it, or print its id and leave it running.")] = True,
-        loop_id: Annotated[str | None, typer.Option("--loop-id", help="Makes a repeated call the same loop.")] = None,
-        model: Annotated[str | None, typer.Option("--model", help="provider:model; default: as the settings say.")] = None,
-        tenant: TenantOption = DEFAULT_TENANT,
-        user: UserOption = DEFAULT_USER,
-        as_json: JsonOption = False,
-    ) -> None:
-        options = {
-            "case_specific_instructions": instructions,
-            "destination": destination,
-            "response_format": None if schema is None else _schema(schema),
-            "clarify": _on_terminal() if clarify is None else clarify,
-            "loop_id": loop_id,
-            "language_model": model,
-        }
-        said = _said(text)
-
-        async def work(state: State) -> int:
-            async with open_client(state.settings()) as client:
-                handle = await getattr(client.knowledge, name)(scope_of(tenant, user), said, **options)
-                if not wait:
-                    emit_json({"loop_id": handle.loop_id}) if as_json else write(f"{handle.loop_id}\n")
-                    return 0
-                return await _follow(handle, as_json=as_json)
-
-        raise typer.Exit(run(work(state_of(ctx))))
-
-    operation.__doc__ = about + "\n\nOn a terminal, keys pause (p), resume (r), correct (i) and stop (s) it."
-    return operation
-
-
-def _on_terminal() -> bool:
-    import os
-
-    return os.isatty(0) and os.isatty(2)
-
-
-def _said(text: str) -> str:
-    import sys
-
-    from memory.model.errors import InvalidInput
-    from memory.model.knowledge_loop import MAX_REQUEST_BYTES
-
-    if text != "-":
-        return text
-    read = sys.stdin.buffer.read(MAX_REQUEST_BYTES + 1)
-    try:
-        return read.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"standard input is not UTF-8 at byte {error.start}") from None
-
-
-def _schema(path: Path) -> dict[str, Any]:
-    from pydantic import TypeAdapter, ValidationError
-
-    from memory.model.errors import InvalidInput
-
-    try:
-        return TypeAdapter(dict[str, Any]).validate_json(path.read_bytes())
-    except OSError as error:
-        raise InvalidInput(f"--schema {path.name} cannot be read: {error.strerror}") from None
-    except ValidationError:
-        raise InvalidInput(f"--schema {path.name} is not a JSON schema: that is an object") from None
-
-
-async def _follow(handle: SteerableHandle, *, as_json: bool) -> int:
-    """Exit code 0 where it came to its own end."""
-    import asyncio
-
-    from starter.loop_view import LoopView
-
-    try:
-        ended = await LoopView(handle, stderr()).follow()
-    except asyncio.CancelledError:
-        stderr().print(f"it goes on; follow it with: afterturn knowledge attach {handle.loop_id}", markup=False)
-        raise
-    _print_answer(ended, as_json=as_json)
-    return 0 if ended.ok else 1
-
-
-def _print_answer(ended: LoopAnswer, *, as_json: bool) -> None:
-    if as_json:
-        emit_json(ended)
-    elif ended.structured is not None:
-        emit_json(ended.structured)
-    else:
-        write(for_stdout(ended.text) + "\n")
 
 
 # ------------------------------------------------------------------------------------------------------------------- loops
@@ -223,7 +122,8 @@ def attach(
 
     async def work(state: State) -> int:
         async with open_client(state.settings()) as client:
-            return await _follow(await client.knowledge.attach(scope_of(tenant, user), loop_id), as_json=as_json)
+            handle = await client.knowledge.attach(scope_of(tenant, user), loop_id)
+            return await follow(handle, state, tenant, user, as_json=as_json)
 
     raise typer.Exit(run(work(state_of(ctx))))
 
@@ -248,7 +148,7 @@ def history(
             for line, _ in entry_lines(entry):
                 write(safe_text(line) + "\n")
         if await handle.done():
-            _print_answer(await handle.result(), as_json=False)
+            print_answer(await handle.result(), as_json=False)
 
     _with_handle(ctx, tenant, user, loop_id, work)
 
@@ -283,7 +183,7 @@ def interject(
     user: UserOption = DEFAULT_USER,
 ) -> None:
     """Correct a loop that runs; the model reads it before its next step."""
-    said = _said(text)
+    said = said_text(text)
 
     async def work(client: MemoryClient, handle: SteerableHandle) -> None:
         await handle.interject(said)
@@ -300,13 +200,36 @@ def answer(
     user: UserOption = DEFAULT_USER,
 ) -> None:
     """Answer the question that a loop waits with."""
-    said = _said(text)
+    said = said_text(text)
 
     async def work(client: MemoryClient, handle: SteerableHandle) -> None:
         from starter.loop_view import clarified
 
         await clarified(handle, said)
         write("answered\n")
+
+    _with_handle(ctx, tenant, user, loop_id, work)
+
+
+def question(
+    ctx: typer.Context,
+    loop_id: LoopArgument,
+    text: Annotated[str, typer.Argument(help="What you want to know of the loop; - reads standard input.")],
+    tenant: TenantOption = DEFAULT_TENANT,
+    user: UserOption = DEFAULT_USER,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask about a loop: how far it is, or afterwards how it came to its answer. The loop goes on meanwhile."""
+    said = said_text(text)
+
+    async def work(client: MemoryClient, handle: SteerableHandle) -> None:
+        from memory.model.errors import MemoryUnavailable
+
+        try:
+            told = await handle.ask(said)
+        except TimeoutError:
+            raise MemoryUnavailable("no answer in time; does a worker run?") from None
+        emit_json({"loop_id": loop_id, "answer": told}) if as_json else write(for_stdout(told) + "\n")
 
     _with_handle(ctx, tenant, user, loop_id, work)
 

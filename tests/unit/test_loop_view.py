@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memory.model.knowledge_loop import Entry, EntryKind
+from starter.cli.operations import attach_command
 from starter.loop_view import SHOWN_CHARS, entry_lines
 
 
@@ -54,6 +56,18 @@ def test_nothing_reaches_the_terminal_as_a_control_sequence_and_lines_are_bounde
     assert "\x1b" not in line
     assert "\u202e" not in line
     assert len(line) <= SHOWN_CHARS + 5
+
+
+@pytest.mark.parametrize(
+    ("tenant", "user", "data_dir", "shown"),
+    [
+        ("demo", "me", None, "afterturn knowledge attach l1"),
+        ("demo", "sue", None, "afterturn knowledge attach l1 -u sue"),
+        ("acme", "o'neil x", Path("/a b"), "afterturn --data-dir '/a b' knowledge attach l1 -t acme -u 'o'\"'\"'neil x'"),
+    ],
+)
+def test_what_follows_a_loop_again_names_its_user(tenant: str, user: str, data_dir: Path | None, shown: str) -> None:
+    assert attach_command("l1", tenant, user, data_dir) == shown
 
 
 @pytest.mark.parametrize("kind", list(EntryKind))
