@@ -15,6 +15,7 @@ from typing import Any, Final
 from memory.llm.simulated_knowledge_ask import ask
 from memory.llm.simulated_knowledge_claims import enter
 from memory.llm.simulated_knowledge_documents import is_of_a_document, take_in
+from memory.llm.simulated_knowledge_parts import corrected
 from memory.llm.simulated_knowledge_paths import Call, GivesUp, Plan
 from memory.llm.simulated_knowledge_people import ask_tasks, update_contacts, update_tasks
 from memory.llm.simulated_knowledge_prompt import QUESTION, STRUCTURE, Loop, Result, Step, is_loop, read_loop
@@ -119,6 +120,8 @@ def _plan(loop: Loop, text: str) -> Plan:
 def _amended(loop: Loop, text: str, told: str) -> str:
     """The request after an interjection: replaced by one that can stand alone, else with it as an addition."""
     alone = is_change(told) if loop.operation == "update" else told.rstrip().endswith("?")
+    if not alone and loop.operation == "update" and (better := corrected(text, told)) is not None:
+        return better
     return told if alone else f"{text.rstrip(' .?!')} {told}"
 
 

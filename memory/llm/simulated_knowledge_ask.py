@@ -254,5 +254,14 @@ def _listed(rows: Sequence[Mapping[str, Any]], table: TableView) -> str:
 
 
 def _under(conditions: Mapping[str, Sequence[str]]) -> str:
-    said = [re.sub(r" == ", " ", one) for some in conditions.values() for one in some]
+    said = [_spoken(one) for some in conditions.values() for one in some]
     return f" with {' and '.join(said)}" if said else ""
+
+
+def _spoken(condition: str) -> str:
+    """A filter as an answer says it."""
+    if match := re.fullmatch(r"str\((\w+)\)\.startswith\('(\d+)'\)", condition):
+        return f"{spoken_column(match[1])} in {match[2]}"
+    if match := re.fullmatch(r"str\((\w+)\) (<|>=) '(\d+)'", condition):
+        return f"{spoken_column(match[1])} {'before' if match[2] == '<' else 'since'} {match[3]}"
+    return re.sub(r" == ", " ", condition)

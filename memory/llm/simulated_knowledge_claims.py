@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from memory.llm.simulated_knowledge_parts import bare, column_of, thing_of, typed
+from memory.llm.simulated_knowledge_parts import bare, column_of, fits, thing_of, typed
 from memory.llm.simulated_knowledge_paths import Plan, read, rows_of
 from memory.llm.simulated_knowledge_prompt import Loop, TableView, tables_of
 from memory.llm.simulated_knowledge_update import Book, Told, changed, done
@@ -65,7 +65,7 @@ def _entry(book: Book, document: str) -> _Entry | None:
         if table is None or not name:
             continue
         column = column_of(table, _PLACES if pattern is _IN else (match["column"],))
-        if column is not None and column not in (table.label, table.key):
+        if column is not None and column not in (table.label, table.key) and fits(match["value"], table.columns[column]):
             return _Entry(table, name, column, match["value"])
     return None
 

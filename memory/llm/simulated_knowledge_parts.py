@@ -41,6 +41,15 @@ _NEW_COLUMN = re.compile(
     r"(?:\s+of\s+type\s+(?P<type>\w+))?\s+to\s+(?P<table>[\w ]+)$",
     re.IGNORECASE,
 )
+UNKNOWN: Final = ("unknown", "none", "null", "empty", "nothing")
+_PRONOUN_WORDS = "it he she they this that these those there which who what no not"
+_PRONOUNS: Final = frozenset(_PRONOUN_WORDS.split())
+_FILLER = re.compile(r"(?:no|nope|sorry|wait|actually|rather|oops|correction|i mean|i meant)\b[\s,.:;!–-]*", re.IGNORECASE)
+_PRONOUN = re.compile(
+    r"(?:(?:it|he|she|they|this|that)(?:['’]s|\s+(?:is|was|are|comes|has|have|should be))\s+"
+    r"|(?:its|their)\s+|make (?:it|that)\s+|to\s+)",
+    re.IGNORECASE,
+)
 _COMMAND = re.compile(
     r"^(?:please\s+)?(?:add|create|insert|store|save|register|record|note|log|remember|set|change|update|correct|remove|delete|erase|rename)\b",
     re.IGNORECASE,
@@ -85,6 +94,26 @@ def _change(text: str) -> Change:
                 found["rest"] = found.pop("plain")
             return Change(kind, text, found)
     return Change("note", text, {"rest": text})
+
+
+def corrected(text: str, told: str) -> str | None:
+    """A request with what a correction says of its last thing (``No, it is from Finland``); None: it is no correction."""
+    rest = told.strip().rstrip(" .!")
+    while match := _FILLER.match(rest):
+        rest = rest[match.end() :]
+    if match := _PRONOUN.match(rest):
+        rest = rest[match.end() :]
+    if not rest or rest == told.strip().rstrip(" .!"):
+        return None
+    text = text.rstrip(" .?!")
+    last = changes_in(text)[-1] if changes_in(text) else None
+    if last is not None and last.kind == "set" and (value := last.parts.get("value")) and text.endswith(value):
+        return text[: -len(value)] + rest
+    if named := re.match(r"(?:(?:the\s+)?name\s+is|called|named)\s+(.+)$", rest, re.IGNORECASE):
+        start = text.rfind(last.text) if last is not None and last.kind == "add" else -1
+        name = re.match(rf"(\w+\s+(?:an?|the)?\s*(?:new\s+)?[a-z]\w*\s+)(.+?)(?=\s*(?:{_MARKERS})|$)", text[max(0, start) :])
+        return text[: max(0, start) + name.start(2)] + named[1] + text[max(0, start) + name.end(2) :] if name else None
+    return f"{text}, {rest}"
 
 
 # ------------------------------------------------------------------------------------------------------------------- things
@@ -147,6 +176,8 @@ def _named_value(piece: str, table: TableView | None) -> tuple[str, str] | None:
         return _column(table, ("country", "city", "place", "location", "affiliation"), "country"), bare(match[1])
     if match := re.match(rf"(?:costing|priced at|costs)\s+({_NUMBER})", piece, re.IGNORECASE):
         return _column(table, ("price", "cost"), "price"), match[1]
+    if piece.split(" ", 1)[0].lower() in _PRONOUNS:
+        return None
     if match := re.match(r"([\w ]{1,60}?)\s+(?:of|is|was|=|:)\s+(.+)$", piece):
         return _column(table, (match[1],), match[1]), match[2]
     if match := re.match(rf"({_NUMBER})\s+([^\W\d][\w ]*)$", piece):
@@ -199,7 +230,7 @@ def typed(text: str, kind: str | None) -> Any:
     match kind:
         case "int" | "float":
             found = re.search(_NUMBER, plain)
-            value = number(found[0].strip("€$ ")) if found else None
+            value = number(found[0].strip("€$ ")) if found and plain.lower() not in UNKNOWN else None
             return value if value is None or kind == "float" else int(value)
         case "bool":
             return plain.lower() in ("yes", "true", "1", "on")
@@ -211,6 +242,34 @@ def typed(text: str, kind: str | None) -> Any:
             return plain.lower() in ("yes", "true")
         case _:
             return plain
+
+
+def fits(text: str, kind: str | None) -> bool:
+    """Whether a value can stand in a column of this type; ``unknown`` and the like can everywhere."""
+    plain = bare(text).lower()
+    if plain in UNKNOWN:
+        return True
+    match kind:
+        case "int" | "float":
+            found = re.search(_NUMBER, plain)
+            return found is not None and (kind == "float" or float(number(found[0].strip("€$ "))).is_integer())
+        case "bool":
+            return plain in ("yes", "true", "1", "on", "no", "false", "0", "off")
+        case "date" | "datetime":
+            return re.match(r"\d{4}(?:-\d\d-\d\d|$)", plain) is not None
+        case _:
+            return bool(plain)
+
+
+def misfits(values: Mapping[str, str], table: TableView | None) -> str | None:
+    """What is said of values that cannot be; None where all can."""
+    kinds = {"int": "a whole number", "float": "a number", "bool": "yes or no", "date": "a date", "datetime": "a date"}
+    wrong = [
+        f"{' '.join(pieces(column))} has to be {kinds.get(kind, kind)}, and {bare(value)!r} is not"
+        for column, value in values.items()
+        if (kind := table.columns.get(column) if table else None) is not None and not fits(value, kind)
+    ]
+    return "; ".join(wrong) or None
 
 
 def type_of(value: Any) -> str:

@@ -23,12 +23,15 @@ def side_answer(request: ChatRequest) -> str:
     work, state = _WORK.search(text), _STATE.search(text)
     lines = [_json(line) for line in (work[1].splitlines() if work else ())]
     used = [str(call.get("tool")) for line in lines for call in line.get("calls") or ()]
-    failed = sum(bool(line.get("error")) for line in lines)
+    overtaken = sum(bool(line.get("error")) and _json(str(line.get("result"))).get("error") == "overtaken" for line in lines)
+    failed = sum(bool(line.get("error")) for line in lines) - overtaken
     told = ", ".join(f"{name} ({used.count(name)})" for name in dict.fromkeys(used)) or "no tool"
     answer = next((str(line["final_answer"]) for line in lines if "final_answer" in line), None)
     parts = [f"The work is {state[1] if state else 'unknown'}; it used {told}."]
     if failed:
-        parts.append(f"{failed} calls gave errors.")
+        parts.append("1 call gave an error." if failed == 1 else f"{failed} calls gave errors.")
+    if overtaken:
+        parts.append(f"{'1 call was' if overtaken == 1 else f'{overtaken} calls were'} overtaken by what was said meanwhile.")
     if answer:
         parts.append(f"Its answer: {answer}")
     return " ".join(parts)

@@ -24,6 +24,7 @@ from memory.llm.simulated_knowledge_parts import (
     column_of,
     counted_column,
     is_change,
+    misfits,
     name_and_rest,
     table_name,
     thing_of,
@@ -116,6 +117,8 @@ def _add(book: Book, text: str) -> Told:
         table = TableView(made, key, {key: "int", **columns})
         book.tables[made] = table
     else:
+        if (wrong := misfits(given, table)) is not None:
+            return f"{name or noun} was not added: {wrong}."
         values = {column: typed(value, table.columns.get(column)) for column, value in given.items()}
     notes: list[str] = []
     if parent is not None:
@@ -193,6 +196,8 @@ def _record(book: Book, text: str) -> Told:
     row: dict[str, Any] = {}
     said: list[str] = []
     names = [bare(thing_of(subject, book.tables)[2]), *(bare(match[1]) for match in _PLACE.finditer(text))]
+    if not names[0]:
+        raise GivesUp("the request does not say what the figure is of; nothing was recorded")
     left = list(parents)
     for place, name in enumerate(names):
         found: tuple[str, int] | None = None
@@ -256,6 +261,8 @@ def _stated(book: Book, text: str) -> Told:
 def _set(book: Book, column: str, thing: str, value: str) -> Told:
     named, _, rest = thing_of(thing, book.tables)
     name = bare(rest if named is not None else thing)
+    if not name:
+        return f"The request does not say whose {column} it is; nothing was changed."
     candidates = [named] if named is not None else list(book.tables.values())
     with_column = [table for table in candidates if table.texts and column_of(table, (column,))]
     for table in with_column or [table for table in candidates if table.texts]:
@@ -263,6 +270,8 @@ def _set(book: Book, column: str, thing: str, value: str) -> Told:
         if rows:
             row = yield from _the_one(book, table, rows, name)
             target = column_of(table, (column,)) or column_name(column)
+            if (wrong := misfits({target: value}, table)) is not None:
+                return f"{name} was not changed: {wrong}."
             return (yield from changed(book, table, row, {target: typed(value, table.columns.get(target))}, name))
     if book.loop.clarify:
         said = yield from clarified(f"I find no {name}. What is it called in the tables?")
@@ -326,6 +335,10 @@ def _remove(book: Book, text: str) -> Told:
         yield from done("delete_rows", {"filter": f"{named.key} >= 0", "tables": [named.name], "limit": 1000})
         return f"Deleted the rows of {named.name}."
     name = bare(name_and_rest(rest)[0] if named is not None else text)
+    if not name:
+        return f"The request does not say which row{f' of {named.name}' if named else ''}; nothing was deleted."
+    if named is None and name.lower().split(" ")[0] in ("everything", "anything", "all", "every"):
+        return "I delete what is named only: say which table, or which row; nothing was deleted."
     for table in [named] if named is not None else book.tables.values():
         if not table.texts:
             continue

@@ -202,6 +202,41 @@ def test_what_is_not_there_is_not_changed(cars: Twin) -> None:
     assert snapshot(cars) == before
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Set the range of the Kaede to banana", "range km has to be a whole number, and 'banana' is not"),
+        ("Add the company Watt from Sweden, founded long ago", "founded has to be a whole number"),
+        ("Delete the company", "does not say which row of Companies"),
+        ("Delete everything", "say which table"),
+        ("Delete everything in the tables", "say which table"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(cars: Twin, text: str, told: str) -> None:
+    before = {name: table["rows"] for name, table in json.loads(snapshot(cars)).items()}
+    answer = play(cars, text, Operation.UPDATE)
+    assert told in answer
+    assert "There is no  " not in answer
+    assert {name: cars.tables[name]["rows"] for name in before} == before
+
+
+@pytest.mark.parametrize(
+    ("told", "row"),
+    [
+        ("No, it is from Finland", {"name": "Watt", "country": "Finland", "founded": 2015}),
+        ("it's from Finland.", {"name": "Watt", "country": "Finland", "founded": 2015}),
+        ("Sorry, founded 2016", {"name": "Watt", "country": "Sweden", "founded": 2016}),
+        ("No, it is called Volt", {"name": "Volt", "country": "Sweden", "founded": 2015}),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_a_correction_is_of_what_was_said(cars: Twin, told: str, row: dict[str, Any], step: int) -> None:
+    columns = dict(cars.tables["Companies"]["columns"])
+    play(cars, "Add the company Watt from Sweden, founded 2015", Operation.UPDATE, said={step: told})
+    assert row.items() <= cars.rows("Companies")[-1].items()
+    assert cars.tables["Companies"]["columns"] == columns
+
+
 def test_two_of_a_name_are_asked_about(cars: Twin) -> None:
     cars.add_rows(table="Models", rows=[{"name": "Kaede", "segment": "van", "price_eur": 1}])
     play(cars, "Set the price of the Kaede to 5", Operation.UPDATE, answers=["the van"])
@@ -368,6 +403,11 @@ def test_a_side_question() -> None:
     made = Entry("model/1", EntryKind.MODEL, 1, {"text": "", "calls": [{"call_id": "a", "name": "reduce", "arguments": {}}]})
     move = next_move(question_request(view(made), "How far are you?"))
     assert move.text == "(simulated) The work is running, 1 steps; it used reduce (1)."
+    told = {"name": "reduce", "is_error": True}
+    late = Entry("result/1/0", EntryKind.RESULT, 1, {**told, "content": '{"error": "overtaken", "message": "not made"}'})
+    bad = Entry("result/1/1", EntryKind.RESULT, 1, {**told, "content": '{"error": "bad_arguments", "message": "x"}'})
+    assert next_move(question_request(view(made, late), "?")).text.endswith("1 call was overtaken by what was said meanwhile.")
+    assert next_move(question_request(view(made, bad), "?")).text.endswith("1 call gave an error.")
     done = view(made, state=LoopState.DONE, answer="12 companies.")
     assert "12 companies." in next_move(question_request(done, "How did you do it?")).text
 
