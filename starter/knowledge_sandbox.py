@@ -14,7 +14,7 @@ from memory.model.errors import AfterturnError, InvalidInput
 from memory.model.knowledge import DEFAULT_LIMIT, SOURCE_FIELD
 from memory.model.scope import Scope
 from starter.chat import typed_lines
-from starter.cli.output import safe_text, table
+from starter.cli.output import left_out_note, safe_text, table
 from starter.client import MemoryClient
 from starter.loop_view import LoopView, shortened
 from starter.scenarios import SCENARIOS, install, load_scenario
@@ -130,7 +130,10 @@ class KnowledgeSandbox:
         if not rows:
             self._print("no row", "dim")
             return
-        self._console.print(table(names, shown), soft_wrap=False)
+        fitting, left_out = table(names, shown, width=self._console.width, cut=True)
+        self._console.print(fitting, soft_wrap=False)
+        if left_out:
+            self._print(left_out_note(left_out), "dim")
         if len(rows) > RESULT_ROWS:
             more = "" if len(rows) < DEFAULT_LIMIT else " or more"
             self._print(f"{len(rows) - RESULT_ROWS}{more} rows more", "dim")

@@ -286,4 +286,6 @@ async def _tasks(state: State, who: tuple[str, str], wanted: dict[str, Any], *, 
             for task in found
         ],
         empty="no task",
+        whole=("task",),
+        spare=("tags", "priority", "repeats", "contact"),
     )

@@ -59,6 +59,7 @@ async def _search(state: State, who: tuple[str, str], query: str, wanted: dict[s
         ("score", "fact", "statement", "kind", "observed", "valid until"),
         [(f"{one.score:.2f}", *_cells(one.fact)) for one in found],
         empty="no fact fits",
+        whole=("fact",),
     )
     if wanted["sources"]:
         for one in found:
@@ -107,6 +108,7 @@ def _print_facts(facts: Sequence[Fact], *, empty: str) -> None:
         ("fact", "statement", "kind", "observed", "valid until", "status"),
         [(*_cells(fact), fact.status.value) for fact in facts],
         empty=empty,
+        whole=("fact",),
     )
 
 

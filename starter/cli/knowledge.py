@@ -77,7 +77,7 @@ def loops(
             [
                 (
                     loop.loop_id,
-                    loop.operation.value,
+                    loop.operation.value.removeprefix("knowledge."),
                     loop.state.value,
                     str(loop.steps),
                     str(loop.input_tokens + loop.output_tokens),
@@ -87,6 +87,8 @@ def loops(
                 for loop in found
             ],
             empty="no loop",
+            whole=("loop",),
+            spare=("tokens", "steps", "begun (UTC)"),
         )
 
     run(work(state_of(ctx)))

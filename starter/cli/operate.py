@@ -109,6 +109,7 @@ def _print_turns(turns: Sequence[TurnSummary]) -> None:
             for turn in turns
         ],
         empty="no turn yet",
+        whole=("turn",),
     )
 
 
@@ -176,7 +177,13 @@ async def _runs(state: State, query: str, limit: int, *, as_json: bool) -> None:
         emit_json(rows)
         return
     columns = ("workflow_id", "run_id", "status", "outcome", "stage", "started_at")
-    print_table(columns, [tuple(_cell(row[name]) for name in columns) for row in rows], empty="no run found")
+    print_table(
+        columns,
+        [tuple(_cell(row[name]) for name in columns) for row in rows],
+        empty="no run found",
+        whole=("workflow_id", "run_id"),
+        spare=("run_id", "stage"),
+    )
 
 
 def _cell(value: object) -> str:

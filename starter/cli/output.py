@@ -72,22 +72,49 @@ def for_stdout(text: str) -> str:
     return safe_text(text) if sys.stdout.isatty() else text
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table without frames; cells are plain text."""
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    width: int,
+    whole: Sequence[str] = (),
+    spare: Sequence[str] = (),
+    cut: bool = False,
+) -> tuple[Table, list[str]]:
+    """A table without frames for ``width`` cells, and the headers that found no room; cells are plain text.
+
+    ``whole`` and ``spare``: as :func:`starter.cli.layout.layout` takes them. ``cut``: long cells end in … and take one line.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
+    from starter.cli.layout import layout
+
+    listed = [[safe_text(cell) for cell in row] for row in rows]
+    headers = [safe_text(name) for name in columns]
+    fitting = layout(headers, listed, width=width, whole=whole, spare=spare)
     out = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    for column in columns:
-        out.add_column(column, overflow="fold")
-    for row in rows:
-        out.add_row(*(Text(safe_text(cell)) for cell in row))
-    return out
+    for at, wide in zip(fitting.shown, fitting.widths, strict=True):
+        out.add_column(Text(headers[at]), overflow="ellipsis" if cut else "fold", no_wrap=cut, width=wide)
+    for row in listed:
+        out.add_row(*(Text(row[at]) for at in fitting.shown))
+    return out, [headers[at] for at in fitting.left_out]
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, empty: str) -> None:
-    """A table on a terminal; on anything else one row a line, cells apart by tabs."""
+def left_out_note(left_out: Sequence[str]) -> str:
+    return f"no room for {', '.join(left_out)}"
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    empty: str,
+    whole: Sequence[str] = (),
+    spare: Sequence[str] = (),
+) -> None:
+    """A table on a terminal, as wide as that is; on anything else one row a line with all columns, cells apart by tabs."""
     listed = list(rows)
     if not sys.stdout.isatty():
         clean = ("\t".join(cell.replace("\t", " ").replace("\n", " ") for cell in row) for row in (columns, *listed))
@@ -95,7 +122,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, empty:
     elif not listed:
         write(empty + "\n")
     else:
-        stdout().print(table(columns, listed), soft_wrap=False)
+        console = stdout()
+        shown, left_out = table(columns, listed, width=console.width, whole=whole, spare=spare)
+        console.print(shown, soft_wrap=False)
+        if left_out:
+            write(f"({left_out_note(left_out)}; a wider terminal or --json shows all)\n")
 
 
 def when(value: Any) -> str:

@@ -33,6 +33,8 @@ def window_row(window: Window) -> tuple[str, ...]:
 
 
 WINDOW_COLUMNS = ("window", "events", "trigger", "state", "applied", "confirmed", "dropped", "reason")
+WINDOW_SPARE = ("trigger", "confirmed", "dropped")
+"""What a narrow terminal can do without."""
 
 
 def extraction_lines(view: WindowView, contacts: Iterable[Contact] = ()) -> list[tuple[str, str]]:

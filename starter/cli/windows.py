@@ -223,6 +223,8 @@ def _states(given: list[str] | None) -> frozenset[WindowState] | None:
 
 
 def _print(windows: Iterable[Window]) -> None:
-    from starter.cli.window_view import WINDOW_COLUMNS, window_row
+    from starter.cli.window_view import WINDOW_COLUMNS, WINDOW_SPARE, window_row
 
-    print_table(WINDOW_COLUMNS, [window_row(window) for window in windows], empty="no window yet")
+    print_table(
+        WINDOW_COLUMNS, [window_row(window) for window in windows], empty="no window yet", whole=("window",), spare=WINDOW_SPARE
+    )
