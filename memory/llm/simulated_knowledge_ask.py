@@ -29,6 +29,9 @@ NEAREST: Final = 3
 MAX_LISTED: Final = 40
 MAX_QUESTION_CHARS: Final = 2_000
 """What comes after is not read: the rules run on the event loop."""
+_PEOPLE = re.compile(
+    r"\b(?:contacts?|address book|e-?mails?|phones?|telephone|mobile|whatsapp|surnames?|job title)\b", re.IGNORECASE
+)
 _NAMES: Final[Mapping[str, str]] = {
     "sum": "Total", "mean": "Average", "median": "Median", "min": "Lowest", "max": "Highest", "count": "Number of",
     "var": "Variance of",
@@ -44,6 +47,11 @@ def ask(loop: Loop, text: str) -> Plan:
         text = re.sub(r"^\s*who\b", "Which contacts", text, flags=re.IGNORECASE)
     if not tables:
         return "There are no tables yet."
+    own = {name: table for name, table in tables.items() if name != CONTACTS_TABLE}
+    about_people = loop.manager == "contacts" or _about_people(text, own)
+    if not own and not about_people:
+        return "There are no tables yet."
+    tables = tables if about_people else own
     question = Question.of(text, tables)
     if (meaning := question.meaning()) is not None and (table := _described(question)) is not None:
         return (yield from _nearest(table, meaning))
@@ -51,12 +59,21 @@ def ask(loop: Loop, text: str) -> Plan:
     if question.asked is None and not question.links and not question.columns:
         if not loop.clarify:
             return f"I find nothing in this question that is in a table. There are: {', '.join(tables)}."
-        said = yield from clarified(f"Which of these do you mean: {', '.join(tables)}?")
+        which = "Which of these do you mean:" if len(tables) > 1 else "What do you want to know of"
+        said = yield from clarified(f"{which} {', '.join(tables)}?")
         if said is None:
             return f"It is not clear which table is meant. There are: {', '.join(tables)}."
         text = f"{text} {said}"
         question = Question.of(text, tables, (yield from find_values(text, tables.values())))
     return (yield from _answer(question))
+
+
+def _about_people(text: str, own: Mapping[str, TableView]) -> bool:
+    """Whether the address book may be asked for: it is never looked into for a question about tables of the user's own."""
+    if _PEOPLE.search(text):
+        return True
+    named = Question.of(text, own)
+    return not named.named and not named.columns and re.match(r"\s*(?:who|whose|where)\b", text, re.IGNORECASE) is not None
 
 
 def clarified(question: str) -> Generator[list[Call], list[Result], str | None]:

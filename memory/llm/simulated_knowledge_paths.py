@@ -7,13 +7,13 @@ start with the results of the conversation it comes to where it was, so the mode
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Container, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, TypeAlias, cast
 
 from memory.llm.simulated_knowledge_prompt import Result, TableView
-from memory.llm.simulated_knowledge_words import STOP_WORDS, stem, words
+from memory.llm.simulated_knowledge_words import ASKING, STOP_WORDS, pieces, stem, words
 
 Call: TypeAlias = tuple[str, dict[str, Any]]
 Plan: TypeAlias = Generator[list[Call], list[Result], str]
@@ -81,8 +81,12 @@ def rows_in(found: Any, table: TableView) -> list[dict[str, Any]]:
 # -------------------------------------------------------------------------------------------------------------------- values
 
 
-def phrases_of(text: str) -> dict[str, tuple[int, int]]:
-    """Runs of words that may be a value, in lower case, with where they stand; quoted ones first."""
+def phrases_of(text: str, names: Container[str] = ()) -> dict[str, tuple[int, int]]:
+    """Runs of words that may be a value, in lower case, with where they stand; quoted ones first.
+
+    ``names``: stems of the words that tables and columns are called by; in small letters they begin and end no value, nor does a
+    word that only asks. Years are none either.
+    """
     found: dict[str, tuple[int, int]] = {}
     for match in _QUOTED.finditer(text):
         found.setdefault(match[1].strip().lower(), match.span(1))
@@ -91,6 +95,8 @@ def phrases_of(text: str) -> dict[str, tuple[int, int]]:
         for place in range(len(spoken) - length + 1):
             run = spoken[place : place + length]
             if run[0][0].lower() in STOP_WORDS or run[-1][0].lower() in STOP_WORDS:
+                continue
+            if any(_only_asks(word, names) for word, _, _ in (run[0], run[-1])):
                 continue
             start, end = run[0][1], run[-1][2]
             phrase = re.sub(r"['’]s$", "", text[start:end].lower())
@@ -104,16 +110,26 @@ def phrases_of(text: str) -> dict[str, tuple[int, int]]:
     return {phrase: found[phrase] for phrase in [*kept, *singles[:MAX_PHRASES]]}
 
 
+def _only_asks(word: str, names: Container[str]) -> bool:
+    return word in ASKING or (word.islower() and stem(word) in names) or re.fullmatch(r"(?:19|20)\d\d", word) is not None
+
+
+def names_of(tables: Iterable[TableView]) -> set[str]:
+    """The stems of the words that tables and columns are called by."""
+    return {stem(piece) for table in tables for name in (table.name, *table.columns) for piece in pieces(name)}
+
+
 def find_values(text: str, tables: Iterable[TableView]) -> Generator[list[Call], list[Result], list[Link]]:
     """Which words of a text are values of which columns: one read per table, side by side; the longest words win."""
-    phrases = phrases_of(text)
-    asked = [table for table in tables if table.texts][:MAX_LINKED_TABLES]
+    tables = list(tables)
+    phrases = phrases_of(text, names_of(tables))
+    asked = [table for table in tables if any(name != table.prose for name in table.texts)][:MAX_LINKED_TABLES]
     if not phrases or not asked:
         return []
     calls: list[Call] = []
     for table in asked:
         where = " or ".join(f"{name}.lower() in {list(phrases)!r}" for name in table.texts if name != table.prose)
-        calls.append(("filter", {"tables": [table.name], "limit": 50, "filter": where or f"{table.key} < 0"}))
+        calls.append(("filter", {"tables": [table.name], "limit": 50, "filter": where}))
     results = yield calls
     links: dict[tuple[str, str, str], Link] = {}
     for table, result in zip(asked, results, strict=True):

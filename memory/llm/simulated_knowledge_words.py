@@ -54,6 +54,16 @@ _STOP_WORDS = (
     " column table row rows set record add remove delete change update now new one ones"
 )
 STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
+_ASKING = (
+    "sold sell sells selling make makes made making wrote written write writes build builds built cost costs costing launched"
+    " founded published appeared cheapest cheap expensive longest shortest oldest newest youngest latest largest biggest smallest"
+    " greatest maximum minimum fewest top fewer longer shorter larger smaller higher lower cheaper greater exceeding first last"
+    " currently overall ever altogether belong belongs come comes based located called named long high large big old come get"
+    " contain contains containing include includes including start starts starting during since after before until without"
+    " except other outside never deal deals know known see tell use used available exist exists stored store there"
+)
+ASKING: Final = frozenset(_ASKING.split())
+"""Words that only ask: no cell is looked up by them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,25 @@ def test_without_tables_a_question_is_answered_at_once() -> None:
     assert play(Twin(), "How many companies are there?") == "(simulated) There are no tables yet."
 
 
+def test_the_address_book_is_no_table_of_ones_own() -> None:
+    people = People()
+    for answers in (None, ["Contacts"]):
+        assert play(people, "How many companies are there?", answers=answers) == "(simulated) There are no tables yet."
+    assert says(play(people, "How many contacts are there?"), ["2"])
+    assert says(play(people, "Who is Ann?"), ["Ann"])
+
+
+def test_nothing_is_looked_up_that_cannot_be_a_cell(cars: Twin) -> None:
+    play(cars, "How many companies are there?")
+    assert [name for name, _ in cars.calls] == ["reduce"]
+    cars.calls.clear()
+    cars.tables["Contacts"] = People().tables["Contacts"]
+    play(cars, "Which companies are from Germany?")
+    looked = [given for name, given in cars.calls if name == "filter"]
+    assert not any("Contacts" in given["tables"] for given in looked)
+    assert {str(given["filter"]).split(" in ")[1].split("]")[0] for given in looked if " in [" in str(given)} == {"['germany'"}
+
+
 def test_a_question_that_names_nothing_is_asked_back(cars: Twin) -> None:
     answer = play(cars, "How many are there?", answers=["the companies"])
     assert says(answer, ["12"])
