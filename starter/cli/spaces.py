@@ -93,13 +93,16 @@ def _print_space(space: str, settings: SpaceSettings, *, stored: bool, as_json: 
     if as_json:
         emit_json({"space": space, "stored": stored, "settings": values})
         return
-    rows = [
-        (name, "" if value is None else str(value).lower() if isinstance(value, bool) else str(value))
-        for name, value in values.items()
-    ]
-    print_table(("setting", "value"), rows, empty="")
+    print_table(("setting", "value"), [(name, _value(name, value)) for name, value in values.items()], empty="")
     if not stored:
         write("nothing is stored for this space: these are the defaults\n")
+
+
+def _value(name: str, value: Any) -> str:
+    """As `space set` takes it."""
+    if name == "memory_categories":
+        return ",".join(f"{'' if on else '-'}{category}" for category, on in value.items())
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def space_set(
@@ -111,7 +114,11 @@ def space_set(
     tenant: TenantOption = "demo",
     as_json: JsonOption = False,
 ) -> None:
-    """Change settings of a space: afterturn space set default max_tokens=1000 consolidation_mode=edits."""
+    """Change settings of a space: afterturn space set default max_tokens=1000 consolidation_mode=edits.
+
+    Categories of the event window are switched on, and with a - off, by name; the others follow the deployment's flags:
+    afterturn space set default memory_categories=knowledge,tasks,-bios
+    """
     run(_space_set(state_of(ctx), _segment(tenant, "tenant id"), space, values, as_json=as_json))
 
 
@@ -143,8 +150,30 @@ def _changes(pairs: list[str]) -> dict[str, Any]:
             near = difflib.get_close_matches(name, SpaceSettings.model_fields, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SpaceSettings.model_fields)}"
             raise InvalidInput(f"a space has no setting {name[:60]!r}; {hint}")
-        out[name] = value or None
+        out[name] = _categories(value) if name == "memory_categories" and value else value or None
     return out
+
+
+def _categories(text: str) -> dict[str, Any]:
+    """``knowledge,tasks,-bios`` (on, on, off), or the same as a JSON object. Raises InvalidInput."""
+    import json
+
+    from memory.model.category import Category
+    from memory.model.errors import InvalidInput
+
+    said = "memory_categories is names apart by commas, - before one that is off (knowledge,tasks,-bios), or a JSON object"
+    if text.lstrip().startswith("{"):
+        try:
+            found = json.loads(text)
+        except ValueError:
+            raise InvalidInput(f"{said}; this is no JSON") from None
+    else:
+        names = [one.strip() for one in text.split(",") if one.strip()]
+        found = {name.removeprefix("-"): not name.startswith("-") for name in names}
+    for name in found:
+        if name not in list(Category):
+            raise InvalidInput(f"there is no category {ascii(name)[:40]}; there are {', '.join(Category)}")
+    return found
 
 
 def _checked(values: dict[str, Any]) -> SpaceSettings:

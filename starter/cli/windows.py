@@ -95,7 +95,7 @@ def list_windows(
                 states=_states(states),
                 limit=limit,
             )
-        emit_json(list(found)) if as_json else _print(found)
+        emit_json(list(found)) if as_json else _print(found, everybody=everybody)
 
     run(work(state_of(ctx)))
 
@@ -193,7 +193,7 @@ def rerun(
         if as_json:
             emit_json(_fields(result))
         elif result.windows:
-            _print(result.windows)
+            _print(result.windows, everybody=everybody)
             waiting = f"; {result.waiting_for_sweeper} users wait for the sweeper" if result.waiting_for_sweeper else ""
             write(f"{len(result.windows)} windows run again{waiting}\n")
         elif not result.left:
@@ -222,9 +222,15 @@ def _states(given: list[str] | None) -> frozenset[WindowState] | None:
     return words_of(WindowState, given, "state of a window")
 
 
-def _print(windows: Iterable[Window]) -> None:
+def _print(windows: Iterable[Window], *, everybody: bool = False) -> None:
+    """``everybody``: with the user whose window it is, since ids are unique per user."""
     from starter.cli.window_view import WINDOW_COLUMNS, WINDOW_SPARE, window_row
 
+    whose = ("company", "user") if everybody else ()
     print_table(
-        WINDOW_COLUMNS, [window_row(window) for window in windows], empty="no window yet", whole=("window",), spare=WINDOW_SPARE
+        (*whose, *WINDOW_COLUMNS),
+        [(*((window.scope.tenant_id, window.scope.user_id) if everybody else ()), *window_row(window)) for window in windows],
+        empty="no window yet",
+        whole=("window", "user"),
+        spare=(*WINDOW_SPARE, "applied"),
     )

@@ -246,6 +246,15 @@ def test_settings_of_a_space_and_why_memory_is_off(dev: Dev) -> None:
         "enablement --user shy",
     )
     assert stored.json["settings"]["max_tokens"] == 800
+    named, written, _, cleared = dev.each_ok(
+        "space set event memory_categories=knowledge,tasks,-bios",
+        'space set event memory_categories={"tasks":true}',
+        "space set event memory_categories=",
+        "space show event --json",
+    )
+    assert "memory_categories\tknowledge,tasks,-bios\n" in named.out
+    assert "memory_categories\ttasks\n" in written.out
+    assert cleared.json["settings"]["memory_categories"] == {}
     assert [reason["code"] for reason in off.json["reasons"]] == ["space_off"]
     assert "memory is on" in on.out
     assert "opted out" in denied.out

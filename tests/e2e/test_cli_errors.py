@@ -95,6 +95,8 @@ CASES = [
     Case("no database yet", ("space", "show"), FAILED, ("afterturn migrate",)),
     Case("bad space setting", ("space", "set", "default", "max_token=5"), USAGE, ("max_token", "did you mean max_tokens?")),
     Case("bad space value", ("space", "set", "default", "max_tokens=5"), USAGE, ("max_tokens", "500")),
+    Case("no category", ("space", "set", "default", "memory_categories=task"), USAGE, ("no category 'task'", "tasks")),
+    Case("no JSON", ("space", "set", "default", "memory_categories={"), USAGE, ("memory_categories", "no JSON")),
     Case("not a pair", ("space", "set", "default", "max_tokens"), USAGE, ("max_tokens", "name=value")),
     Case("empty user", ("profile", "show", "--user", ""), USAGE, ("user id", "empty")),
     Case("no dev and no servers", ("profile", "show"), FAILED, ("`afterturn dev`", "AFTERTURN_OBJECT_STORE_ENDPOINT")),

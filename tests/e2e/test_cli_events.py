@@ -240,6 +240,12 @@ def test_the_index_can_be_built_anew(shell: Shell) -> None:
     assert shell.ask("facts", "search", "archive")[0]["fact"]["statement"].startswith("The archive")
 
 
+def test_windows_of_all_users_say_whose_they_are(shell: Shell) -> None:
+    head, *rows = shell.run("window", "list", "--all-users").out.splitlines()
+    assert head.split("\t")[:3] == ["company", "user", "window"]
+    assert {tuple(row.split("\t")[:2]) for row in rows} == {("demo", "me")}
+
+
 def test_another_user_sees_nothing_of_it(shell: Shell) -> None:
     for line in (
         ["facts", "list"],
