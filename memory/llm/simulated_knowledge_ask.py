@@ -21,7 +21,8 @@ from memory.llm.simulated_knowledge_paths import (
     rows_of,
 )
 from memory.llm.simulated_knowledge_prompt import Loop, Result, TableView
-from memory.llm.simulated_knowledge_question import Question
+from memory.llm.simulated_knowledge_question import NotUnderstoodError, Question
+from memory.llm.simulated_knowledge_unclear import unclear
 from memory.llm.simulated_knowledge_words import ColumnAt, column_called, shown, spoken_column, stem
 from memory.model.knowledge import CONTACTS_TABLE
 
@@ -65,7 +66,12 @@ def ask(loop: Loop, text: str) -> Plan:
             return f"It is not clear which table is meant. There are: {', '.join(tables)}."
         text = f"{text} {said}"
         question = Question.of(text, tables, (yield from find_values(text, tables.values())))
-    return (yield from _answer(question))
+    try:
+        if (words := unclear(question)) is not None:
+            raise NotUnderstoodError(words)
+        return (yield from _answer(question))
+    except NotUnderstoodError as left:
+        return f"I do not understand '{left}' here: no table, column, value or rule of mine fits it."
 
 
 def _about_people(text: str, own: Mapping[str, TableView]) -> bool:
@@ -281,4 +287,9 @@ def _spoken(condition: str) -> str:
         return f"{spoken_column(match[1])} in {match[2]}"
     if match := re.fullmatch(r"str\((\w+)\) (<|>=) '(\d+)'", condition):
         return f"{spoken_column(match[1])} {'before' if match[2] == '<' else 'since'} {match[3]}"
-    return re.sub(r" == ", " ", condition)
+    if match := re.match(r"'([^']+)' in \w+\.lower\(\)", condition):
+        names = [spoken_column(name) for name in re.findall(r" in (\w+)\.lower\(\)", condition)]
+        return f"{match[1]} in the {' or '.join(names)}"
+    if match := re.fullmatch(r"(\w+)\.lower\(\)\.(start|end)swith\('(.+)'\)", condition):
+        return f"{spoken_column(match[1])} {match[2]}ing with {match[3]}"
+    return re.sub(r" == ", " ", condition).replace(" != ", " not ")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from memory.llm.simulated_knowledge_paths import Link, distance
+from memory.llm.simulated_knowledge_paths import Link, distance, is_upward, path_between
 from memory.llm.simulated_knowledge_prompt import TableView
 from memory.llm.simulated_knowledge_words import (
     GREATEST,
@@ -20,6 +20,7 @@ from memory.llm.simulated_knowledge_words import (
     comparisons_in,
     numeric,
     pieces,
+    stem,
     tables_in,
     words,
 )
@@ -28,16 +29,33 @@ METRICS: Final[Mapping[str, str]] = {
     "average": "mean", "mean": "mean", "median": "median", "total": "sum", "sum": "sum", "altogether": "sum", "variance": "var",
     "deviation": "std", "mode": "mode",
 }  # fmt: skip
+_ORDERED: Final = ("int", "float", "date", "datetime")
 _COUNT = re.compile(r"\b(?:how many|number of|count(?: of)?|how much)\b", re.IGNORECASE)
 _GROUP = re.compile(r"\b(?:per|by|for each|in each|of each|for every|by each)\s+", re.IGNORECASE)
-_YEAR = re.compile(r"\b(in|during|of|since|after|before|until|from)\s+((?:19|20)\d\d)\b", re.IGNORECASE)
+YEAR: Final = re.compile(r"\b(in|during|of|since|after|before|until|from)\s+((?:19|20)\d\d)\b", re.IGNORECASE)
+_FAR: Final = 99
 _YEAR_SIGNS: Final = {"since": ">=", "from": ">=", "after": ">", "before": "<", "until": "<="}
+NEGATION: Final = re.compile(
+    r"\b(?:not|except|outside|other than|excluding|\w{2,6}n['’]t)\s+"
+    r"(?:(?:from|in|of|by|at|for|an?|the|made|called|based|located|come|comes|be)\s+)*[\"“]?$",
+    re.IGNORECASE,
+)
+TEXTS: Final = re.compile(
+    r"\b(?P<how>contain|contains|containing|includ(?:e|es|ing)|start(?:s|ing)? with|end(?:s|ing)? (?:with|in))\s+"
+    r"(?:the\s+(?:words?|text|letters?)\s+)?[\"“]?(?P<what>[^\"”?!.,;]{1,80}?)[\"”]?"
+    r"(?=\s+in\s+(?:the|their|its)\b|\s+and\s|\s*[?!.,;]|\s*$)",
+    re.IGNORECASE,
+)
 _MEANING = re.compile(
     r"\b(?:(?<!how )about(?! how)|deal(?:s|ing)? with|related to|similar to|described as|good for|suitable for|suited (?:for|to)"
     r"|fit for|known for|on the topic of|concern(?:s|ing)?|mention(?:s|ing)?|(?:is|are|something) like|resembl\w+)"
     r"\s+(?P<what>[^?!]{2,300})",
     re.IGNORECASE,
 )
+
+
+class NotUnderstoodError(Exception):
+    """Words of a question that no rule has understood; they are the message."""
 
 
 @dataclass(slots=True)
@@ -63,8 +81,9 @@ class Question:
 
     @property
     def asked(self) -> TableView | None:
-        """What ``which …``, ``how many …`` stands before: the first table that is named."""
-        return self.named[0][0] if self.named else None
+        """What ``which …``, ``how many …`` stands before: the first table that is named, else that of a kind that is (``SUVs``)."""
+        of_kind = next((link.table for link in self.links if link.column != link.table.label), None)
+        return self.named[0][0] if self.named else of_kind if len({link.table.name for link in self.links}) == 1 else None
 
     def meaning(self) -> str | None:
         """What rows should be like, where the question is about what a text means."""
@@ -88,6 +107,10 @@ class Question:
             lower = word.lower()
             if lower == "most" and re.match(r"\s+(?:expensive|costly)\b", self.text[end:], re.IGNORECASE):
                 lower = "highest"
+            if lower in ("first", "last") and re.match(r"\s*[?.!]*\s*$", self.text[end:]):
+                before = [one for one in self.columns if one.end <= start and one.table.columns[one.name] in _ORDERED]
+                if before:
+                    return ("min" if lower == "first" else "max"), before[-1]
             if lower in GREATEST and not re.search(r"\bat\s+$", self.text[:start]):
                 found = self._first_after(end) or self._last_before(start)
                 if found is not None:
@@ -137,17 +160,45 @@ class Question:
                 key=lambda link: (distance(link.table.name, target.name, self.tables), link.column != link.table.label),
                 default=None,
             )
-            if near is not None and distance(near.table.name, target.name, self.tables) < 99:
-                found.setdefault(near.table.name, []).append(f"{near.column} == {near.value!r}")
+            if near is None or any(match.start() <= near.start < match.end() for match in TEXTS.finditer(self.text)):
+                continue
+            if distance(near.table.name, target.name, self.tables) == _FAR:
+                raise NotUnderstoodError(near.value)
+            sign = "==" if NEGATION.search(self.text[: near.start]) is None else "!="
+            path = path_between(target.name, near.table.name, self.tables) or []
+            if sign == "!=" and not is_upward(path, target.name):
+                # ``papers not by Ann``: those with another author may be by Ann too
+                raise NotUnderstoodError(f"not {near.value}")
+            found.setdefault(near.table.name, []).append(f"{near.column} {sign} {near.value!r}")
+        years = list(YEAR.finditer(self.text))
         for comparison in comparisons_in(self.text):
+            if any(match.start() <= comparison.start < match.end() for match in years):
+                continue
             column = self._compared(comparison, target)
-            if column is not None:
-                found.setdefault(column.table.name, []).append(f"{column.name} {comparison.operator} {comparison.number}")
-        for match in _YEAR.finditer(self.text):
+            if column is None:
+                raise NotUnderstoodError(self.text[comparison.start : comparison.end])
+            found.setdefault(column.table.name, []).append(f"{column.name} {comparison.operator} {comparison.number}")
+        for match in years:
+            if any(link.start <= match.start() and match.end() <= link.end for link in self.links):
+                continue
             expression = self._year(target, match[1].lower(), match[2])
-            if expression is not None:
-                found.setdefault(expression[0], []).append(expression[1])
+            if expression is None:
+                raise NotUnderstoodError(match[0])
+            found.setdefault(expression[0], []).append(expression[1])
+        for match in TEXTS.finditer(self.text):
+            found.setdefault(target.name, []).append(self._text(target, match["how"].lower(), match["what"].strip()))
         return found
+
+    def _text(self, target: TableView, how: str, what: str) -> str:
+        said = [one.name for one in self.columns if one.table.name == target.name and one.name in target.texts]
+        names = said[:1] or [name for name in (target.label, target.prose) if name in target.texts]
+        if not names or not what:
+            raise NotUnderstoodError(f"{how} {what}")
+        if how.startswith(("start", "end")):
+            method = "startswith" if how.startswith("start") else "endswith"
+            return f"{names[0]}.lower().{method}({what.lower()!r})"
+        part = (stem(what) if " " not in what else what).lower()
+        return " or ".join(f"{part!r} in {name}.lower()" for name in dict.fromkeys(names))
 
     def _compared(self, comparison: Comparison, target: TableView) -> ColumnAt | None:
         numbers = [one for one in self.columns if numeric(one.table, one.name)]

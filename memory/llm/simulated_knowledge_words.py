@@ -78,7 +78,7 @@ class ColumnAt:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``over 500 km``: ``words`` are those around the number that say of what."""
+    """``over 500 km``: ``after`` is what follows the number and may say of what. ``between`` is two of them."""
 
     operator: str
     number: str
@@ -182,11 +182,15 @@ def comparisons_in(text: str) -> list[Comparison]:
         ">=": r"at least|no less than|from",
         "<": r"under|below|less than|fewer than|smaller than|shorter than|lower than|cheaper than",
         "<=": r"at most|no more than|up to",
+        "==": r"have|has|with|exactly",
     }
     found: list[Comparison] = []
     for sign, pattern in signs.items():
         for match in re.finditer(rf"\b(?:{pattern})\s+(?:€\s?)?({_NUMBER})(?![\d-])\s*([^,.?!;]*)", text, re.IGNORECASE):
             found.append(Comparison(sign, match[1].replace(",", ""), match[2], match.start(), match.end(1)))
+    for match in re.finditer(rf"\bbetween\s+(?:€\s?)?({_NUMBER})\s+and\s+(?:€\s?)?({_NUMBER})\s*([^,.?!;]*)", text, re.IGNORECASE):
+        for sign, limit in ((">=", match[1]), ("<=", match[2])):
+            found.append(Comparison(sign, limit.replace(",", ""), match[3], match.start(), match.end(2)))
     return found
 
 

@@ -120,6 +120,46 @@ def test_a_question_that_names_nothing_is_asked_back(cars: Twin) -> None:
     assert "not clear" in play(cars, "How many are there?", answers=[None])
 
 
+@pytest.mark.parametrize(
+    ("scenario", "text", "contains"),
+    [
+        ("electric-vehicles", "Which models are not SUVs?", ["not 'suv': Havn, Havn Long, Arc"]),
+        ("electric-vehicles", "Which models cost between 30000 and 40000 euros?", [": Havn Long, Inari, Crane."]),
+        ("electric-vehicles", "What is the cheapest SUV?", ["Crane: price 31900"]),
+        ("electric-vehicles", "Which company was founded last?", ["Polder Cars: founded 2019"]),
+        ("electric-vehicles", "How many models were launched in 2022?", ["Number of Models with launched in 2022"]),
+        ("papers", "Which papers contain owls?", ["owl in the title or abstract: How owls find voles under snow."]),
+        ("papers", "Which papers start with Goats?", [": Goats and brambles."]),
+    ],
+)
+def test_conditions(scenario: str, text: str, contains: list[str]) -> None:
+    answer = play(twin_of(load_scenario(scenario)), text)
+    assert all(one in answer for one in contains), answer
+
+
+def test_a_negated_place_leaves_out_that_place_only(cars: Twin) -> None:
+    answer = play(cars, "Which companies are not from Germany?")
+    for row in cars.rows("Companies"):
+        assert (row["name"] in answer) == (row["country"] != "Germany")
+
+
+@pytest.mark.parametrize(
+    ("scenario", "text", "what"),
+    [
+        ("electric-vehicles", "How many companies are in Atlantis?", "Atlantis"),
+        ("electric-vehicles", "Who is the CEO of Jadewind?", "CEO"),
+        ("electric-vehicles", "What are the top 3 models?", "3"),
+        ("electric-vehicles", "Which company is the largest without factories?", "without factories"),
+        ("papers", 'Who wrote "A paper that does not exist"?', "A paper that does not exist"),
+        ("papers", "Which papers did Yumiko Harasaki not write?", "not write"),
+        ("papers", "Which papers are not by Yumiko Harasaki?", "not Yumiko Harasaki"),
+    ],
+)
+def test_what_is_not_understood_is_said_and_not_passed_over(scenario: str, text: str, what: str) -> None:
+    answer = play(twin_of(load_scenario(scenario)), text)
+    assert answer.startswith(f"(simulated) I do not understand '{what}' here"), answer
+
+
 # ----------------------------------------------------------------------------------------------------------------- changes
 
 
