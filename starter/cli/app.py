@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from starter.cli import contacts, engines, events, facts, knowledge, operate, profiles, spaces, windows
+from starter.cli import contacts, engines, events, facts, knowledge, library, operate, profiles, spaces, windows
 from starter.cli.output import write
 from starter.cli.state import state_of
 
@@ -55,4 +55,5 @@ events.register(app)
 windows.register(app)
 facts.register(app)
 contacts.register(app)
+library.register(app)
 knowledge.register(app)

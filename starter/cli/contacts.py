@@ -1,4 +1,4 @@
-"""Contacts and tasks on the command line: ``contacts list|show|search|update|merge``, ``tasks list``."""
+"""Contacts and tasks on the command line: ``contacts list|show|search|update|merge|ask|tell``, ``tasks list|ask|tell``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from starter.cli.desk import AfterOption, BestOption, LimitOption, fields_of, minute, moment_of, open_desk
+from starter.cli.operations import operation
 from starter.cli.output import emit_json, print_table, safe_text, write
 from starter.cli.state import DEFAULT_TENANT, DEFAULT_USER, JsonOption, State, TenantOption, UserOption, YesOption, run, state_of
 
@@ -39,9 +40,13 @@ def register(app: typer.Typer) -> None:
     contacts.command("search")(contacts_search)
     contacts.command("update")(contacts_update)
     contacts.command("merge")(contacts_merge)
+    contacts.command("ask")(operation("ask", "Have a question about contacts answered. Nothing is changed.", manager="contacts"))
+    contacts.command("tell")(operation("update", "Have the contacts say what TEXT says.", manager="contacts"))
     app.add_typer(contacts, name="contacts")
     tasks = typer.Typer(help="What was asked for or promised.", no_args_is_help=True)
     tasks.command("list")(tasks_list)
+    tasks.command("ask")(operation("ask", "Have a question about tasks answered. Nothing is changed.", manager="tasks"))
+    tasks.command("tell")(operation("update", "Have the tasks say what TEXT says.", manager="tasks"))
     app.add_typer(tasks, name="tasks")
 
 

@@ -250,7 +250,7 @@ def _read(file: str) -> bytes:
             with Path(file).open("rb") as opened:
                 data = opened.read(MAX_IMPORT_BYTES + 1)
     except OSError as error:
-        raise InvalidInput(f"{Path(file).name} cannot be read: {error.strerror}") from None
+        raise InvalidInput(f"{file} cannot be read: {error.strerror}") from None
     if len(data) > MAX_IMPORT_BYTES:
         raise InvalidInput(f"the file has more than {MAX_IMPORT_BYTES} bytes; split it")
     return data

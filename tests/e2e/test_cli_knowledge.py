@@ -139,11 +139,11 @@ def test_a_built_in_table_is_read_by_all_and_written_by_none(shell: Shell) -> No
         (("show", "Suppliers", "--where", "__import__('os')"), "__import__() is not allowed in an expression"),
         (("show", "Suppliers", "--where", "days > 'x'"), "days (int) and 'x' (str) are of different types"),
         (("export", "Suppliers", "--format", "xml"), "the format is csv or json, not 'xml'"),
-        (("import", "nowhere.csv"), "nowhere.csv cannot be read: No such file"),
+        (("import", "/no/nowhere.csv"), "/no/nowhere.csv cannot be read: No such file"),
         (("import", "x.csv", "--table", "Suppliers", "--destination", "team:sales"), "cannot be read"),
         (("ask", " "), "empty"),
         (("update", "Add a row", "--destination", "team:sales"), "there is no team 'sales' of this user"),
-        (("ask", "Hi", "--schema", "nowhere.json"), "--schema nowhere.json cannot be read"),
+        (("ask", "Hi", "--schema", "/no/nowhere.json"), "--schema /no/nowhere.json cannot be read"),
         (("attach", "no-such-loop"), "no loop"),
         (("stop", "no-such-loop"), "no loop"),
         (("sandbox", "trains"), "there is no scenario 'trains'; there are electric-vehicles, papers"),
@@ -193,6 +193,35 @@ def test_a_loop_is_left_alone_paused_and_stopped_by_other_commands(shell: Shell,
     ended = shell.run("knowledge", "attach", "other", *user)
     assert (ended.code, "stopped" in ended.err) == (1, True)
     assert shell.run("knowledge", "stop", "other", *user).out == "it had ended: stopped\n"
+
+
+def test_contacts_and_tasks_are_asked_and_told(shell: Shell) -> None:
+    user = ("--user", "deals")
+    shell.run("contacts", "tell", "Add the contact Ada Lovelace, mail ada@engine.example", *user)
+    asked = shell.run("contacts", "ask", "How many contacts are there?", *user)
+    assert (asked.code, asked.out.startswith("(simulated)")) == (0, True), asked
+    told = shell.run("tasks", "tell", "Add the task water the plants", "--no-wait", "--loop-id", "plants", *user)
+    assert (told.code, told.out) == (0, "plants\n"), told
+    assert shell.run("knowledge", "attach", "plants", *user).code == 0
+    assert shell.run("tasks", "ask", "Which tasks are there?", *user).code == 0
+    operations = [loop["operation"] for loop in shell.ask("knowledge", "loops", *user)]
+    assert operations == ["tasks.ask", "tasks.update", "contacts.ask", "contacts.update"]
+    assert shell.run("guidance", "list", *user).out == "no how-to\n"
+    assert shell.ask("guidance", "search", "plants", *user) == []
+
+
+def test_a_team_that_is_only_read_cannot_be_written_to(shell: Shell) -> None:
+    user = ("--user", "member")
+    assert shell.run("teams", "show", *user).out == "in no team\n"
+    assert shell.ask("teams", "set", "sales", "--read-only", "board", *user) == [
+        {"team": "board", "can_write": False},
+        {"team": "sales", "can_write": True},
+    ]
+    path = file(shell, "firms.csv", CSV)
+    assert shell.run("knowledge", "import", path, "--destination", "team:sales", *user).code == 0
+    refused = shell.run("knowledge", "import", path, "--destination", "team:board", *user)
+    assert (refused.code, "board" in refused.complaint) == (1, True), refused
+    assert shell.run("teams", "set", *user).out == "in no team\n"
 
 
 class Terminal:
