@@ -810,6 +810,15 @@ class TestOwners:
         ]
         assert [one.source for one in await desk.store.tables(see(OTHER_ANN))] == ["personal", "built-in"]
 
+    async def test_what_the_deployment_ships_is_read_only_and_said_to_be(self, desk: Desk) -> None:
+        await desk.write(CreateTable("Shipped"), Owner.built_in())
+        for name in ("Shipped", "shipped", "built-in.Shipped"):
+            await desk.refused(DeleteTables([name]), "read_only", "built-in")
+        await desk.refused(DeleteTables(["personal.Shipped"]), "unknown_table")
+        await desk.write(CreateTable("Shipped"))
+        await desk.write(DeleteTables(["Shipped"]))
+        assert [one.source for one in await desk.store.tables(see(ANN))] == ["personal", "built-in"]
+
     async def test_rows_by_key(self, desk: Desk) -> None:
         await desk.write(COMPANIES, SALES)
         await desk.write(AddRows("Companies", ROWS), SALES)

@@ -153,7 +153,7 @@ def _is_of(owner: Owner, source: str) -> bool:
 def entry_of(records: Records, owner: Owner, name: str) -> Entry:
     """A table of the owner that is written to. The owner's lock is held.
 
-    Raises ToolProblem: ``unknown_table``; ``read_only`` for contacts.
+    Raises ToolProblem: ``unknown_table``; ``read_only`` for contacts and built-in tables.
     """
     source, key = _split(name)
     if key == name_key(CONTACTS_TABLE):
@@ -161,6 +161,10 @@ def entry_of(records: Records, owner: Owner, name: str) -> Entry:
     row = None
     if key.isidentifier() and (source is None or _is_of(owner, source)):
         row = records.row(_BY_NAME, {"b_name_key": key})
+    if row is None and key.isidentifier() and (source in (None, BUILT_IN)) and owner != Owner.built_in():
+        shared = Records(records.connection, Owner.built_in())
+        if shared.row(_BY_NAME, {"b_name_key": key}) is not None:
+            raise ToolProblem("read_only", f"{shortened(name)} is a built-in table, which all users read and none can change")
     if row is None:
         raise unknown_table(name, [entry.table.name for entry in entries_of(records)], where=f" in {source_of(owner)}")
     return _entry(row)
