@@ -224,6 +224,7 @@ class Sandbox:
 
     async def _show_new(self) -> None:
         contacts = await self._client.contacts.filter(self._scope, limit=1_000)
+        tasks = await self._client.tasks.list(self._scope, limit=1_000)
         for window in reversed(await self._client.windows.list(scope=self._scope)):
             if (window.window_id, window.attempt) in self._shown or window.state is WindowState.PLANNED:
                 continue
@@ -232,7 +233,7 @@ class Sandbox:
             why = f" ({window.reason})" if window.reason else ""
             self._print(f"window {window.window_id}: {window.events} events, {window.state.value}{why}, {counts_of(window)}", style)
             view = await self._client.windows.show(self._scope, window.window_id)
-            lines = extraction_lines(view, contacts)
+            lines = extraction_lines(view, contacts, tasks)
             for kind, line in lines:
                 self._print(_MARKS[kind] + line, _STYLES[kind])
             if not lines:

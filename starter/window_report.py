@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from memory.model.category import Category
 from memory.model.contact import Contact
 from memory.model.items import Dropped, DropReason
+from memory.model.task import Task
 from memory.model.window import CategoryExtraction, Extraction, Window
 
 REASONS: Final[Mapping[str, str]] = {
@@ -58,16 +59,20 @@ class ReportedItem:
     reason: str | None = None
 
 
-def items_of(extraction: Extraction | None, contacts: Iterable[Contact] = ()) -> tuple[ReportedItem, ...]:
+def items_of(
+    extraction: Extraction | None, contacts: Iterable[Contact] = (), tasks: Iterable[Task] = ()
+) -> tuple[ReportedItem, ...]:
     """All items of an extraction by category: those taken first, then those that were not.
 
     Args:
         extraction: None gives none.
-        contacts: for the names of those that items are about.
+        contacts, tasks: for the names of those that items are about.
     """
     if extraction is None:
         return ()
+    # Ids of contacts are numbers, those of tasks never are.
     names = {str(contact.contact_id): contact.name for contact in contacts if contact.name}
+    names |= {task.task_id: task.name for task in tasks}
     found: list[ReportedItem] = []
     for part in extraction.categories:
         found += _taken(part, extraction.refs, names)
@@ -123,7 +128,7 @@ def _line(category: Category, item: Mapping[str, Any], refs: Mapping[str, str], 
             details = [str(item[name]) for name in ("status", "priority") if item.get(name)]
             details += [f"by {str(item['deadline'])[:16]}"] if item.get("deadline") else []
             details += [str(item["schedule"])] if item.get("schedule") else []
-            return _with(f"{item.get('action') or '?'} {item.get('name') or _task(item.get('task'), refs)}".strip(), details)
+            return _with(f"{item.get('action') or '?'} {item.get('name') or _task(item.get('task'), refs, names)}".strip(), details)
         case Category.CONTACTS:
             about = _contact(item.get("contact"), refs, names)
             if item.get("action") == "merge":
@@ -138,9 +143,10 @@ def _with(text: str, details: Sequence[str]) -> str:
     return f"{text} ({', '.join(details)})" if details else text
 
 
-def _task(ref: object, refs: Mapping[str, str]) -> str:
-    """The beginning of its id; its name is in the list of tasks."""
-    return f"task {refs[str(ref)][:8]}" if str(ref) in refs else ""
+def _task(ref: object, refs: Mapping[str, str], names: Mapping[str, str]) -> str:
+    """Its name; of one that is not there any more the beginning of its id."""
+    task_id = refs.get(str(ref))
+    return "" if task_id is None else names.get(task_id) or f"task {task_id[:8]}"
 
 
 def _contact(ref: object, refs: Mapping[str, str], names: Mapping[str, str]) -> str:

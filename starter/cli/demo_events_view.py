@@ -61,7 +61,8 @@ def show_window(console: Console, view: WindowView, report: EventsReport | None 
         )
     )
     shown = left = quotes = 0
-    for kind, line in extraction_lines(view, report.contacts if report is not None else ()):
+    known = ((), ()) if report is None else (report.contacts, report.tasks)
+    for kind, line in extraction_lines(view, *known):
         quotes = quotes + 1 if kind == "quote" else 0
         if quotes > 1:
             left += 1

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from memory.model.contact import Contact
+from memory.model.task import Task
 from memory.model.window import Window
 from starter.cli.output import one_line
 from starter.window_report import items_of
@@ -37,10 +38,10 @@ WINDOW_SPARE = ("trigger", "confirmed", "dropped")
 """What a narrow terminal can do without."""
 
 
-def extraction_lines(view: WindowView, contacts: Iterable[Contact] = ()) -> list[tuple[str, str]]:
+def extraction_lines(view: WindowView, contacts: Iterable[Contact] = (), tasks: Iterable[Task] = ()) -> list[tuple[str, str]]:
     """Lines with their kind (``head``, ``item``, ``quote``, ``dropped``), category by category."""
     lines: list[tuple[str, str]] = []
-    for category, items in groupby(items_of(view.extraction, contacts), key=lambda one: one.category):
+    for category, items in groupby(items_of(view.extraction, contacts, tasks), key=lambda one: one.category):
         lines.append(("head", category.value.replace("_", " ")))
         for item in items:
             if item.reason is not None:

@@ -116,13 +116,14 @@ def show(
             scope = scope_of(tenant, user)
             found = await client.windows.show(scope, window_id)
             people = await client.contacts.filter(scope, limit=1_000)
+            tasks = await client.tasks.list(scope, limit=1_000)
         if as_json:
             emit_json(_fields(found))
             return
         _print([found.window])
         write(f"\n{safe_text(found.transcript.rstrip())}\n")
         marks = {"head": "\n", "item": "  + ", "quote": "      ", "dropped": "  - "}
-        for kind, line in extraction_lines(found, people):
+        for kind, line in extraction_lines(found, people, tasks):
             write(f"{marks[kind]}{safe_text(line)}\n")
         if found.extraction is None:
             write("\nnothing was extracted (yet)\n")

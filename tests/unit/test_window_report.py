@@ -11,6 +11,7 @@ from memory.model.contact import Contact
 from memory.model.items import Dropped, DropReason
 from memory.model.knowledge_loop import Loop, LoopState, Operation
 from memory.model.scope import Scope
+from memory.model.task import Task
 from memory.model.window import CategoryExtraction, CategoryOutcome, Extraction, Window, WindowState
 from starter.cli.window_view import loop_lines
 from starter.window_report import REASONS, counts_of, items_of
@@ -68,6 +69,14 @@ def test_every_category_is_told_in_a_line() -> None:
         "create Water the plants (high, by 2026-06-20)",
         "update task 35414dcc (done)",
     ]
+
+
+def test_a_task_is_named_where_it_is_still_there() -> None:
+    done = extraction(
+        CategoryExtraction(category=Category.TASKS, items=(grounded({"action": "update", "task": "t1", "status": "done"}),))
+    )
+    task = Task(task_id="35414dcc-ff7c", name="Water the plants", created_at=NOW, updated_at=NOW)
+    assert [item.text for item in items_of(done, [ADA], [task])] == ["update Water the plants (done)"]
 
 
 def test_items_carry_the_words_that_they_rest_on() -> None:
