@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.cli.output import emit_json, one_line, print_table, write
+from starter.cli.operations import user_command
+from starter.cli.output import emit_json, one_line, print_table, stderr, write
 from starter.cli.state import (
     DEFAULT_TENANT,
     DEFAULT_USER,
@@ -43,12 +44,18 @@ def record(
     file: Annotated[str, typer.Argument(help="Events one a line (JSON), a LoCoMo file, events-office (shipped), or - .")],
     sample: Annotated[str | None, typer.Option("--sample", help="Which conversation of a LoCoMo file.")] = None,
     space: Annotated[str, typer.Option("--space", help="The space that the events happened in.")] = "default",
-    flush: Annotated[bool, typer.Option("--flush", help="Consolidate at once, also as a short window.")] = False,
+    flush: Annotated[
+        bool, typer.Option("--flush", help="Have them consolidated at once, also as a short window; does not wait for it.")
+    ] = False,
     tenant: TenantOption = DEFAULT_TENANT,
     user: UserOption = DEFAULT_USER,
     as_json: JsonOption = False,
 ) -> None:
-    """Record the events of a file. Recording them again changes nothing."""
+    """Record the events of a file. Recording them again changes nothing.
+
+    Events with an id that is there already count as such and change nothing. Dropped are messages without content and calls of the
+    memory itself, which never enter a window.
+    """
     from starter.event_files import load_events
 
     stream = load_events(file, sample=sample)
@@ -65,9 +72,13 @@ def record(
             emit_json(counts)
         else:
             write(
-                f"{counts['recorded']} recorded, {counts['duplicates']} were there already, {counts['dropped']} dropped, "
-                f"{counts['waiting']} wait for the next window\n"
+                f"{counts['recorded']} recorded, {counts['duplicates']} were there already, "
+                f"{counts['dropped']} dropped (no content, or calls of the memory itself), "
+                f"{counts['waiting']} {'are being consolidated' if flush else 'wait for the next window'}\n"
             )
+            if flush:
+                command = user_command(("window", "status"), tenant, user, state.data_dir)
+                stderr().print(f"the windows run on a worker; how far they are says: {command}", markup=False)
 
     run(work(state_of(ctx)))
 

@@ -23,6 +23,8 @@ from starter.cli.state import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starter.steering import LoopAnswer, SteerableHandle
 
 DestinationOption = Annotated[
@@ -146,9 +148,14 @@ async def follow(handle: SteerableHandle, state: State, tenant: str, user: str, 
 
 def attach_command(loop_id: str, tenant: str, user: str, data_dir: Path | None) -> str:
     """What follows a loop again, as a shell takes it: with its user and folder where they are not the defaults."""
+    return user_command(("knowledge", "attach", loop_id), tenant, user, data_dir)
+
+
+def user_command(command: Sequence[str], tenant: str, user: str, data_dir: Path | None) -> str:
+    """A command for the same user and folder, as a shell takes it."""
     import shlex
 
-    words = ["afterturn", *(() if data_dir is None else ("--data-dir", str(data_dir))), "knowledge", "attach", loop_id]
+    words = ["afterturn", *(() if data_dir is None else ("--data-dir", str(data_dir))), *command]
     words += () if tenant == DEFAULT_TENANT else ("-t", tenant)
     words += () if user == DEFAULT_USER else ("-u", user)
     return safe_text(shlex.join(words))

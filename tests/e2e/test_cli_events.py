@@ -227,6 +227,15 @@ def test_messages_are_found_by_medium_and_contact_with_what_was_said_around(shel
     assert nobody.out == "no message found\n"
 
 
+def test_recording_says_what_became_of_the_events_and_where_to_look(shell: Shell) -> None:
+    done = shell.run("events", "record", str(shell.data_dir.parent / "week.jsonl"), "--flush", "--user", "late")
+    assert done.code == 0, done
+    assert done.out.startswith("9 recorded, 1 were there already, 1 dropped (no content, or calls of the memory itself), ")
+    assert done.out.endswith(" are being consolidated\n")
+    assert "afterturn window status -u late" in done.err
+    assert shell.ask("window", "flush", "--wait", "120", "--user", "late")["waiting"] == 0
+
+
 def test_usage_is_told_by_stage(shell: Shell) -> None:
     report = shell.ask("usage", "--tenant", "demo", "--user", "me")
     assert {row["stage"] for row in report["rows"]} == {"extract"}
@@ -243,7 +252,7 @@ def test_the_index_can_be_built_anew(shell: Shell) -> None:
 def test_windows_of_all_users_say_whose_they_are(shell: Shell) -> None:
     head, *rows = shell.run("window", "list", "--all-users").out.splitlines()
     assert head.split("\t")[:3] == ["company", "user", "window"]
-    assert {tuple(row.split("\t")[:2]) for row in rows} == {("demo", "me")}
+    assert {tuple(row.split("\t")[:2]) for row in rows} == {("demo", "late"), ("demo", "me")}
 
 
 def test_another_user_sees_nothing_of_it(shell: Shell) -> None:
