@@ -31,7 +31,7 @@ METRICS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _ORDERED: Final = ("int", "float", "date", "datetime")
 _COUNT = re.compile(r"\b(?:how many|number of|count(?: of)?|how much)\b", re.IGNORECASE)
-_GROUP = re.compile(r"\b(?:per|by|for each|in each|of each|for every|by each)\s+", re.IGNORECASE)
+_GROUP = re.compile(r"\b(?:per|by|for each|in each|of each|for every|by each|did each|does each|do each)\s+", re.IGNORECASE)
 YEAR: Final = re.compile(r"\b(in|during|of|since|after|before|until|from)\s+((?:19|20)\d\d)\b", re.IGNORECASE)
 _FAR: Final = 99
 _YEAR_SIGNS: Final = {"since": ">=", "from": ">=", "after": ">", "before": "<", "until": "<="}
@@ -154,9 +154,9 @@ class Question:
         """Filters by table, for a question about ``target``. Of several meanings of a word the nearest to it is taken."""
         found: dict[str, list[str]] = {}
         for span in sorted({(link.start, link.end) for link in self.links}):
-            here = [link for link in self.links if (link.start, link.end) == span and link.value not in without]
+            meant = [link for link in self.links if (link.start, link.end) == span and link.value not in without]
             near = min(
-                here,
+                meant,
                 key=lambda link: (distance(link.table.name, target.name, self.tables), link.column != link.table.label),
                 default=None,
             )
@@ -169,7 +169,14 @@ class Question:
             if sign == "!=" and not is_upward(path, target.name):
                 # ``papers not by Ann``: those with another author may be by Ann too
                 raise NotUnderstoodError(f"not {near.value}")
-            found.setdefault(near.table.name, []).append(f"{near.column} {sign} {near.value!r}")
+            test = f"{near.column} {sign} {near.value!r}"
+            here = found.setdefault(near.table.name, [])
+            same = next((place for place, one in enumerate(here) if one.startswith(f"{near.column} == ")), None)
+            if sign == "==" and same is not None:
+                # ``from Germany and Norway``: a cell has one of them
+                here[same] = f"{here[same]} or {test}"
+            else:
+                here.append(test)
         years = list(YEAR.finditer(self.text))
         for comparison in comparisons_in(self.text):
             if any(match.start() <= comparison.start < match.end() for match in years):

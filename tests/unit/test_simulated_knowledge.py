@@ -128,6 +128,8 @@ def test_a_question_that_names_nothing_is_asked_back(cars: Twin) -> None:
         ("electric-vehicles", "What is the cheapest SUV?", ["Crane: price 31900"]),
         ("electric-vehicles", "Which company was founded last?", ["Polder Cars: founded 2019"]),
         ("electric-vehicles", "How many models were launched in 2022?", ["Number of Models with launched in 2022"]),
+        ("electric-vehicles", "Which companies are from Germany or Italy?", [": Lumen Mobility, Rondo Wagen, Aurelia Auto."]),
+        ("electric-vehicles", "How many units did each company sell in 2024?", ["by Companies: ", "Jadewind: "]),
         ("papers", "Which papers contain owls?", ["owl in the title or abstract: How owls find voles under snow."]),
         ("papers", "Which papers start with Goats?", [": Goats and brambles."]),
     ],
