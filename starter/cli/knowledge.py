@@ -165,11 +165,18 @@ def _with_handle(ctx: typer.Context, tenant: str, user: str, loop_id: str, work:
 
 def _steer(name: str, about: str) -> Any:
     def steer(
-        ctx: typer.Context, loop_id: LoopArgument, tenant: TenantOption = DEFAULT_TENANT, user: UserOption = DEFAULT_USER
+        ctx: typer.Context,
+        loop_id: LoopArgument,
+        tenant: TenantOption = DEFAULT_TENANT,
+        user: UserOption = DEFAULT_USER,
+        as_json: JsonOption = False,
     ) -> None:
         async def work(client: MemoryClient, handle: SteerableHandle) -> None:
             status = await getattr(handle, name)()
-            write(f"{status.doing}, {status.progress.step} steps\n")
+            if as_json:
+                emit_json({"loop_id": loop_id, "doing": status.doing, "steps": status.progress.step})
+            else:
+                write(f"{status.doing}, {status.progress.step} steps\n")
 
         _with_handle(ctx, tenant, user, loop_id, work)
 
@@ -183,13 +190,14 @@ def interject(
     text: Annotated[str, typer.Argument(help="What is to be corrected or added; - reads standard input.")],
     tenant: TenantOption = DEFAULT_TENANT,
     user: UserOption = DEFAULT_USER,
+    as_json: JsonOption = False,
 ) -> None:
     """Correct a loop that runs; the model reads it before its next step."""
     said = said_text(text)
 
     async def work(client: MemoryClient, handle: SteerableHandle) -> None:
         await handle.interject(said)
-        write("heard\n")
+        emit_json({"loop_id": loop_id, "heard": True}) if as_json else write("heard\n")
 
     _with_handle(ctx, tenant, user, loop_id, work)
 
@@ -200,6 +208,7 @@ def answer(
     text: Annotated[str, typer.Argument(help="The answer to what the loop asks; - reads standard input.")],
     tenant: TenantOption = DEFAULT_TENANT,
     user: UserOption = DEFAULT_USER,
+    as_json: JsonOption = False,
 ) -> None:
     """Answer the question that a loop waits with."""
     said = said_text(text)
@@ -208,7 +217,7 @@ def answer(
         from starter.loop_view import clarified
 
         await clarified(handle, said)
-        write("answered\n")
+        emit_json({"loop_id": loop_id, "answered": True}) if as_json else write("answered\n")
 
     _with_handle(ctx, tenant, user, loop_id, work)
 
@@ -242,12 +251,16 @@ def stop(
     reason: Annotated[str, typer.Option("--reason", help="Kept with the loop.")] = "",
     tenant: TenantOption = DEFAULT_TENANT,
     user: UserOption = DEFAULT_USER,
+    as_json: JsonOption = False,
 ) -> None:
     """Stop a loop; what it has done stands."""
 
     async def work(client: MemoryClient, handle: SteerableHandle) -> None:
         ended = await handle.stop(reason)
-        write(f"it had ended: {ended.state.value}\n" if ended else "stopping\n")
+        if as_json:
+            emit_json({"loop_id": loop_id, "stopping": ended is None, "ended": ended})
+        else:
+            write(f"it had ended: {ended.state.value}\n" if ended else "stopping\n")
 
     _with_handle(ctx, tenant, user, loop_id, work)
 

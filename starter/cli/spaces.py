@@ -192,19 +192,26 @@ def _checked(values: dict[str, Any]) -> SpaceSettings:
 # -------------------------------------------------------------------------------------------------------- preference, roots
 
 
-def preference_allow(ctx: typer.Context, tenant: TenantOption = "demo", user: UserOption = "me") -> None:
+def preference_allow(
+    ctx: typer.Context, tenant: TenantOption = "demo", user: UserOption = "me", as_json: JsonOption = False
+) -> None:
     """The user allows memory (the default)."""
-    run(_preference(state_of(ctx), tenant, user, allow=True))
+    run(_preference(state_of(ctx), tenant, user, allow=True, as_json=as_json))
 
 
-def preference_deny(ctx: typer.Context, tenant: TenantOption = "demo", user: UserOption = "me") -> None:
+def preference_deny(
+    ctx: typer.Context, tenant: TenantOption = "demo", user: UserOption = "me", as_json: JsonOption = False
+) -> None:
     """The user opts out: nothing is loaded or updated in any space; what is stored stays."""
-    run(_preference(state_of(ctx), tenant, user, allow=False))
+    run(_preference(state_of(ctx), tenant, user, allow=False, as_json=as_json))
 
 
-async def _preference(state: State, tenant: str, user: str, *, allow: bool) -> None:
+async def _preference(state: State, tenant: str, user: str, *, allow: bool, as_json: bool) -> None:
     async with _tables(state) as (tables, _):
         await tables.directory.set_preference(scope_of(tenant, user), allow_user_memory=allow)
+    if as_json:
+        emit_json({"tenant": tenant, "user": user, "allowed": allow})
+        return
     write("memory is allowed\n" if allow else "memory is off for this user in every space; the stored profile stays\n")
 
 
@@ -234,21 +241,25 @@ def roots_rename(
     folder: Annotated[str, typer.Argument(help="The root as it is called now.")],
     new_folder: Annotated[str, typer.Argument(help="Its new name; that of another root joins the two records.")],
     tenant: TenantOption = "demo",
+    as_json: JsonOption = False,
 ) -> None:
     """Rename a root's record; of several active ones, it is set aside. Profiles in the object store are not moved.
 
     The only active root can be renamed while no profile lies under it.
     """
-    run(_roots_rename(state_of(ctx), _segment(tenant, "tenant id"), folder, new_folder))
+    run(_roots_rename(state_of(ctx), _segment(tenant, "tenant id"), folder, new_folder, as_json=as_json))
 
 
-async def _roots_rename(state: State, tenant: str, folder: str, new_folder: str) -> None:
+async def _roots_rename(state: State, tenant: str, folder: str, new_folder: str, *, as_json: bool) -> None:
     _checked({"root_folder": new_folder})
     async with _tables(state) as (tables, settings):
         active = await _must_exist(tables, tenant, folder)
         nothing = await _nothing_in_it(settings, tenant, folder, active)
         renamed = await tables.directory.rename_root(tenant, folder, new_folder, nothing_in_it=nothing)
         left = [root.folder for root in await tables.directory.roots(tenant) if root.active]
+    if as_json:
+        emit_json({"folder": renamed.folder, "active": renamed.active, "active_roots": left})
+        return
     write(f"{folder} is now {new_folder}{'' if renamed.active else ' and set aside'}\n")
     if len(active) > 1:
         write(f"profiles under {folder}/ stay where they are and are not used; active: {' and '.join(left)}\n")
@@ -259,6 +270,7 @@ def roots_remove(
     folder: Annotated[str, typer.Argument(help="The root.")],
     tenant: TenantOption = "demo",
     yes: YesOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Deactivate a root. Spaces that name it fall back to the default; profiles in the object store are not deleted.
 
@@ -266,14 +278,17 @@ def roots_remove(
     """
     if not yes:
         typer.confirm(f"Deactivate the root {folder} of {tenant}?", abort=True, err=True)
-    run(_roots_remove(state_of(ctx), _segment(tenant, "tenant id"), folder))
+    run(_roots_remove(state_of(ctx), _segment(tenant, "tenant id"), folder, as_json=as_json))
 
 
-async def _roots_remove(state: State, tenant: str, folder: str) -> None:
+async def _roots_remove(state: State, tenant: str, folder: str, *, as_json: bool) -> None:
     async with _tables(state) as (tables, settings):
         active = await _must_exist(tables, tenant, folder)
         nothing = await _nothing_in_it(settings, tenant, folder, active)
         await tables.directory.remove_root(tenant, folder, nothing_in_it=nothing)
+    if as_json:
+        emit_json({"folder": folder, "active": False})
+        return
     write(f"{folder} is removed; nothing was deleted from the object store\n")
 
 

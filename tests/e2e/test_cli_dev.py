@@ -234,13 +234,13 @@ def test_status_runs_rerun_spool(dev: Dev, taught: str) -> None:
 
 
 def test_settings_of_a_space_and_why_memory_is_off(dev: Dev) -> None:
-    _, stored, off, _, on, _, denied, _, allowed = dev.each_ok(
+    _, stored, off, _, on, deny, denied, _, allowed = dev.each_ok(
         "space set quiet context_memory=false max_tokens=800",
         "space show quiet --json",
         "enablement --space quiet --json",
         "space set quiet context_memory=",
         "enablement --space quiet",
-        "preference deny --user shy",
+        "preference deny --user shy --json",
         "enablement --user shy",
         "preference allow --user shy",
         "enablement --user shy",
@@ -257,6 +257,7 @@ def test_settings_of_a_space_and_why_memory_is_off(dev: Dev) -> None:
     assert cleared.json["settings"]["memory_categories"] == {}
     assert [reason["code"] for reason in off.json["reasons"]] == ["space_off"]
     assert "memory is on" in on.out
+    assert deny.json == {"tenant": "demo", "user": "shy", "allowed": False}
     assert "opted out" in denied.out
     assert "memory is on" in allowed.out
 
@@ -269,15 +270,16 @@ def test_two_roots_clash_until_one_is_removed(dev: Dev) -> None:
         f"roots list {company}",
         f"enablement {company}",
         f"roots remove three --yes {company}",
-        f"roots remove two --yes {company}",
+        f"roots remove two --yes --json {company}",
         f"enablement {company}",
-        f"roots rename one main {company}",
+        f"roots rename one main --json {company}",
         f"roots list --json {company}",
     )
     assert "one and two clash" in listed.out
     assert "root_clash" in off.out
     assert unknown.code == 2
-    assert (removed.code, renamed.code) == (0, 0)
+    assert removed.json == {"folder": "two", "active": False}
+    assert renamed.json == {"folder": "main", "active": True, "active_roots": ["main"]}
     assert "memory is on" in on.out
     assert [root["folder"] for root in roots.json if root["active"]] == ["main"]
 

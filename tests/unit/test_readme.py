@@ -96,6 +96,12 @@ def test_every_command_and_option_that_is_shown_exists() -> None:
                 assert word.split("=")[0] in known, f"{page.name}: afterturn {line}"
 
 
+def test_all_commands_but_those_that_are_named_report_as_json() -> None:
+    without = {path for path, command in LEAVES.items() if not any("--json" in one.opts for one in command.params)}
+    sandboxes = {("events", "sandbox"), ("knowledge", "sandbox")}
+    assert without == {("dev",), ("worker",), ("chat",), ("knowledge", "export"), *sandboxes}
+
+
 def test_every_make_target_that_is_shown_exists_and_all_are_named() -> None:
     targets = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)) - {"help"}
     named = {name for page in PAGES for name in re.findall(r"\bmake ([a-z][a-z-]*)\b", _code_of(page))}
