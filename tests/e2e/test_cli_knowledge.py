@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.command import ROOT, Shell, afterturn, command, environment, running
 
-LATENCY_MS = "150"
+LATENCY_MS = "500"
 """Slow enough that a key reaches a loop, quick enough for the rest."""
 CSV = "Name,City,Days,Since\nNordwind,Kiel,30,2021-05-01\nLumen,Oslo,14,2023-01-15\n"
 CHANGED = "Name,City,Days,Since\nNordwind,Kiel,30,2021-05-01\nBrenta,Padua,45,2024-01-01\nLumen,Oslo,14,2023-01-15\n"
@@ -184,13 +184,15 @@ def test_a_loop_is_left_alone_paused_and_stopped_by_other_commands(shell: Shell,
     assert loop_id == "mine"
     assert shell.run("knowledge", "pause", loop_id, *user).code == 0
     assert [one["loop_id"] for one in shell.ask("knowledge", "loops", "--running", *user)] == ["mine"]
-    assert shell.run("knowledge", "resume", loop_id, *user).code == 0
+    assert shell.ask("knowledge", "resume", loop_id, *user)["loop_id"] == "mine"
     followed = shell.run("knowledge", "attach", loop_id, *user)
     assert (followed.code, followed.out.strip()[-2:]) == (0, "2.")
     shell.run("knowledge", "ask", "Which suppliers are from Kiel?", "--no-wait", "--loop-id", "other", *user)
     shell.run("knowledge", "pause", "other", *user)
     assert shell.run("knowledge", "stop", "other", "--reason", "enough", *user).out == "stopping\n"
     ended = shell.run("knowledge", "attach", "other", *user)
+    late = shell.ask("knowledge", "stop", "other", *user)
+    assert (late["stopping"], late["ended"]["state"]) == (False, "stopped")
     assert (ended.code, "stopped" in ended.err) == (1, True)
     assert shell.run("knowledge", "stop", "other", *user).out == "it had ended: stopped\n"
 
