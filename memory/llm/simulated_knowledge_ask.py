@@ -242,6 +242,10 @@ def _looked_up(question: Question) -> str | None:
         if column is None and first == "when":
             column = next((name for name, kind in table.columns.items() if kind in ("date", "datetime") or name == "year"), None)
         if column is not None and first in ("what", "when", "where", "how", "whats", "what's", "give", "tell", "show"):
+            named = [one for one in question.links if one.table.name == table.name and one.column == table.label]
+            if len(named) > 1:
+                each = (f"{one.value}: {', '.join(dict.fromkeys(shown(row.get(column)) for row in one.rows))}" for one in named)
+                return f"{spoken_column(column)} of {'; '.join(each)}."
             # First name and surname together are one person.
             keys: list[set[Any]] = [
                 {row.get(table.key) for row in one.rows} for one in question.links if one.table.name == table.name

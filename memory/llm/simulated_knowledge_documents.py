@@ -20,6 +20,7 @@ MAX_SENTENCES: Final = 60
 """Of one document; the answer says how many are left out."""
 
 _FILE = re.compile(r"\bsource_file = (.{1,200}?)(?= and source_page\b|\.\s|\.$)")
+_NAME = re.compile(r"^The document is (.{1,200}?), (?:pages? \d|the whole of)", re.MULTILINE)
 _PAGE = re.compile(r"^The document is .{1,200}?, page (\d+)\b", re.MULTILINE)
 _PAGE_MARK = re.compile(r"^\[page (\d+)\]$")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+")
@@ -34,7 +35,7 @@ def is_of_a_document(loop: Loop) -> bool:
 def take_in(documents: Sequence[str], system: str) -> Plan:
     """The plan. ``system``: where the instructions say what the file is called, and its page where it is one."""
     tables = tables_of((yield from read(("tables_overview", {}))))
-    file, page = _FILE.search(system), _PAGE.search(system)
+    file, page = _NAME.search(system) or _FILE.search(system), _PAGE.search(system)
     said = [row for document in documents for row in _sentences(document, int(page[1]) if page else None)]
     taken, left_out = said[:MAX_SENTENCES], max(0, len(said) - MAX_SENTENCES)
     if not taken:
