@@ -14,8 +14,11 @@ import pytest
 
 from tests.e2e.command import ROOT, Shell, afterturn, command, environment, running
 
-LATENCY_MS = "500"
+LATENCY_MS = "100"
 """Slow enough that a key reaches a loop, quick enough for the rest."""
+ASKS = 'SCRIPT: [{"calls": [{"name": "request_clarification", "arguments": {"question": "Which?"}}]}, "There are 2."]'
+"""A loop that waits for an answer, and so is still there for the next command."""
+GOES_ON = 'SCRIPT: [{"calls": [{"name": "tables_overview", "arguments": {}}], "repeat": true}]'
 CSV = "Name,City,Days,Since\nNordwind,Kiel,30,2021-05-01\nLumen,Oslo,14,2023-01-15\n"
 CHANGED = "Name,City,Days,Since\nNordwind,Kiel,30,2021-05-01\nBrenta,Padua,45,2024-01-01\nLumen,Oslo,14,2023-01-15\n"
 
@@ -178,17 +181,26 @@ def test_an_update_and_a_question_show_their_steps_and_answer_on_standard_output
     assert (late.code, "has ended" in late.complaint) == (2, True)
 
 
-def test_a_loop_is_left_alone_paused_and_stopped_by_other_commands(shell: Shell, suppliers: str) -> None:
+def test_a_loop_is_left_alone_paused_answered_and_stopped_by_other_commands(shell: Shell, suppliers: str) -> None:
     user = ("--user", suppliers)
-    loop_id = shell.run("knowledge", "ask", "How many suppliers are there?", "--no-wait", "--loop-id", "mine", *user).out.strip()
+    waits = ("--no-wait", "--clarify", "--instructions", ASKS, *user)
+    loop_id = shell.run("knowledge", "ask", "How many?", "--loop-id", "mine", *waits).out.strip()
     assert loop_id == "mine"
     assert shell.run("knowledge", "pause", loop_id, *user).code == 0
     assert [one["loop_id"] for one in shell.ask("knowledge", "loops", "--running", *user)] == ["mine"]
     assert shell.ask("knowledge", "resume", loop_id, *user)["loop_id"] == "mine"
+
+    def answered() -> bool:
+        done = shell.run("knowledge", "answer", loop_id, "The suppliers.", *user)
+        assert done.code == 0 or "asks nothing now" in done.err, done
+        return done.code == 0
+
+    deadline = time.monotonic() + 30
+    while not answered():
+        assert time.monotonic() < deadline
     followed = shell.run("knowledge", "attach", loop_id, *user)
     assert (followed.code, followed.out.strip()[-2:]) == (0, "2.")
-    shell.run("knowledge", "ask", "Which suppliers are from Kiel?", "--no-wait", "--loop-id", "other", *user)
-    shell.run("knowledge", "pause", "other", *user)
+    shell.run("knowledge", "ask", "How many?", "--loop-id", "other", *waits)
     assert shell.run("knowledge", "stop", "other", "--reason", "enough", *user).out == "stopping\n"
     ended = shell.run("knowledge", "attach", "other", *user)
     late = shell.ask("knowledge", "stop", "other", *user)
@@ -265,7 +277,7 @@ class Terminal:
 
 
 def test_keys_pause_correct_ask_and_stop_a_loop(shell: Shell, suppliers: str) -> None:
-    terminal = Terminal(shell, "knowledge", "ask", "How many suppliers are there?", "--user", suppliers)
+    terminal = Terminal(shell, "knowledge", "ask", "How many?", "--instructions", GOES_ON, "--user", suppliers)
     terminal.until("keys: p pause")
     terminal.press("p")
     terminal.until("paused before its next step")
