@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -120,7 +120,7 @@ class Memory:
         dropped = dict(applied.outcome.dropped)
         for reason in refused:
             dropped[reason] = dropped.get(reason, 0) + 1
-        return Applied(applied.outcome.model_copy(update={"dropped": dropped}), applied.dropped, applied.refs)
+        return replace(applied, outcome=applied.outcome.model_copy(update={"dropped": dropped}))
 
     async def again(self) -> Applied:
         """The last window's category once more, as after a crash before its acknowledgement."""
