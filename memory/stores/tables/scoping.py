@@ -13,6 +13,7 @@ read.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -72,14 +73,14 @@ class Unscoped(NotPermitted):
     """A statement on the records that is not bound to a tenant and its owners: a fault of this program."""
 
 
-class Reach:
+class Reach(ABC):
     """A mark that looks at its statement itself (:mod:`memory.stores.tables.sources`)."""
 
     __slots__ = ()
 
+    @abstractmethod
     def check(self, compiled: Any, bound: Sequence[Mapping[str, Any]]) -> None:
         """Raises Unscoped. ``bound``: the values of the parameters, for each run."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
