@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from memory.model.errors import AfterturnError, InvalidInput, LoopEnded
-from memory.model.knowledge_loop import Entry, EntryKind, LoopState
+from memory.model.knowledge_loop import Entry, EntryKind, LoopState, settled_by
 from starter.cli.output import one_line
 from starter.keys import Key, Keyboard, Line, keyboard
 from starter.steering import LoopAnswer, SteerableHandle
@@ -231,10 +231,8 @@ class LoopView:
 def _open_question(entries: Sequence[Entry]) -> str | None:
     keys = {entry.key for entry in entries}
     for entry in entries:
-        if entry.kind is EntryKind.CLARIFICATION:
-            settled = {f"answer/{entry.key}", entry.key.replace("clarification/", "result/", 1)}
-            if keys.isdisjoint(settled):
-                return entry.key
+        if entry.kind is EntryKind.CLARIFICATION and keys.isdisjoint(settled_by(entry.key)):
+            return entry.key
     return None
 
 

@@ -12,7 +12,7 @@ from temporalio.client import WorkflowFailureError
 
 from memory.model.errors import InvalidInput, LoopEnded, MemoryUnavailable
 from memory.model.ids import new_id, short_hash
-from memory.model.knowledge_loop import Entry, EntryKind, Loop, LoopState, Operation
+from memory.model.knowledge_loop import Entry, EntryKind, Loop, LoopState, Operation, result_of, settled_by
 from memory.model.knowledge_steps import LoopHistory, LoopPlan, LoopRef, LoopStatus, QuestionInput, QuestionReply, Steer
 from memory.model.names import (
     ANSWER_UPDATE,
@@ -262,7 +262,7 @@ class SteerableHandle:
             for entry in entries:
                 if entry.kind is not EntryKind.CLARIFICATION or entry.key in self._asked:
                     continue
-                if settled.isdisjoint((f"answer/{entry.key}", entry.key.replace("clarification/", "result/", 1))):
+                if settled.isdisjoint(settled_by(entry.key)):
                     self._asked.add(entry.key)
                     return Clarification(entry.key, str(entry.body.get("question") or ""), entry.at)
             return None
@@ -281,7 +281,7 @@ class SteerableHandle:
         entries = await self._loops.entries(self._scope, self.loop_id)
         asked = next((one for one in entries if one.key == clarification_id and one.kind is EntryKind.CLARIFICATION), None)
         keys = {entry.key for entry in entries}
-        if asked is None or asked.key.replace("clarification/", "result/", 1) in keys:
+        if asked is None or result_of(asked.key) in keys:
             raise InvalidInput(f"there is no open question {ascii(clarification_id)[:60]} of this loop")
         body = {"clarification": clarification_id, "text": text}
         entry = await self._append(f"answer/{clarification_id}", EntryKind.ANSWER, body, asked.step)

@@ -157,3 +157,13 @@ class Loop:
     def is_of_window(self) -> bool:
         """Opened by a window, and by nobody who waits for it."""
         return self.parent is not None and ":" in self.parent
+
+
+def result_of(clarification: str) -> str:
+    """Key of the entry that ends the call which asked this question."""
+    return clarification.replace("clarification/", "result/", 1)
+
+
+def settled_by(clarification: str) -> frozenset[str]:
+    """Keys of entries, one of which means that a question is no longer open: its answer, or the end of its call."""
+    return frozenset({f"answer/{clarification}", result_of(clarification)})
