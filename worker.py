@@ -148,6 +148,9 @@ async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerat
             knowledge=tables.knowledge,
             knowledge_search=KnowledgeSearch(tables.knowledge, tables.embeddings, vectors=index.vectors, embedder=index.embedder),
             knowledge_rules=knowledge_rules(settings),
+            erasures=tables.erasures,
+            box=tables.notices,
+            processes=tables.processes,
         )
 
 

@@ -23,6 +23,7 @@ from memory.knowledge.search import KnowledgeSearch
 from memory.metering import Meter
 from memory.ports import Directory, EventLog, ModelProvider, Notifier, UsageLedger, WindowLedger
 from memory.ports.knowledge import KnowledgeTables, LoopStore
+from memory.ports.service import ErasureLedger, NoticeBox, Processes
 from memory.profiles import Profiles
 from memory.retrieval import SearchIndex
 
@@ -51,6 +52,9 @@ class Collaborators:
     knowledge: KnowledgeTables
     knowledge_search: KnowledgeSearch
     knowledge_rules: KnowledgeRules
+    erasures: ErasureLedger
+    box: NoticeBox
+    processes: Processes
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from memory.model.category import Category
 from memory.model.errors import InvalidSettings
 from memory.model.knowledge_loop import Limits
+from memory.settings_api import ApiSettings
 
 PREFIX = "AFTERTURN_"
 DEV_FILE = "dev.json"
@@ -37,7 +38,7 @@ def _flag(name: str) -> AliasChoices:
     return _alias(f"memory_{name.lower()}", f"UNITY_MEMORY_{name}")
 
 
-class Settings(BaseSettings):
+class Settings(ApiSettings):
     """All settings; each can be given as ``AFTERTURN_<NAME>`` in the environment. Secrets are never shown."""
 
     model_config = SettingsConfigDict(

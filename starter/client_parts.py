@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from temporalio.client import Client
 
+from activities import Collaborators
 from memory.categories.spec import Stores
 from memory.llm.factory import build_models
 from memory.ports import Directory, EventLog, ModelProvider, UsageLedger, WindowLedger
 from memory.ports.knowledge import KnowledgeTables, LoopStore
+from memory.ports.service import ErasureLedger
 from memory.profiles import Profiles
 from memory.retrieval import SearchIndex
 from memory.settings import Settings
@@ -35,7 +37,30 @@ class Parts:
     usage: UsageLedger
     loops: LoopStore
     knowledge: KnowledgeTables
+    erasures: ErasureLedger
     close: Sequence[Callable[[], Awaitable[None]]] = ()
+
+
+def shared_parts(parts: Collaborators, client: Client) -> Parts:
+    """For a client in a worker's process: on the worker's adapters, which stay the worker's to close."""
+
+    async def connected() -> Client:
+        return client
+
+    return Parts(
+        directory=parts.directory,
+        log=parts.log,
+        profiles=parts.profiles,
+        models=parts.models,
+        temporal=connected,
+        ledger=parts.ledger,
+        stores=parts.stores,
+        index=parts.index,
+        usage=parts.usage,
+        loops=parts.loops,
+        knowledge=parts.knowledge,
+        erasures=parts.erasures,
+    )
 
 
 def build_parts(settings: Settings) -> Parts:
@@ -57,5 +82,6 @@ def build_parts(settings: Settings) -> Parts:
         usage=tables.usage,
         loops=tables.loops,
         knowledge=tables.knowledge,
+        erasures=tables.erasures,
         close=(models.aclose, index.aclose, store.aclose, tables.aclose),
     )

@@ -2,7 +2,13 @@
 
 import pytest
 
-pytest_plugins = ["tests.support.engines", "tests.support.postgres", "tests.support.model_stub", "tests.support.stack"]
+pytest_plugins = [
+    "tests.support.engines",
+    "tests.support.postgres",
+    "tests.support.model_stub",
+    "tests.support.stack",
+    "tests.support.api",
+]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from memory.model.knowledge import AddRows
 from memory.model.knowledge_loop import EntryKind, Limits, LoopState
 from memory.model.scope import Scope
 from starter import MemoryClient
-from starter.client import Parts
+from starter.client_parts import shared_parts
 from tests.support.loop_model import QUESTION_ANSWER, Call, LoopModel
 from tests.support.stack import Stack, StartStack
 from tests.support.waiting import until
@@ -43,23 +44,9 @@ async def cars(s: Stack, who: Scope) -> list[str]:
 def other_client(s: Stack, temporal: Callable[[], Any] | None = None) -> MemoryClient:
     """A client that knows nothing of the first one."""
 
-    async def connected() -> Client:
-        return s.client
-
-    built = s.parts
-    parts = Parts(
-        built.directory,
-        built.log,
-        built.profiles,
-        built.models,
-        temporal or connected,
-        built.ledger,
-        built.stores,
-        built.index,
-        built.usage,
-        built.loops,
-        built.knowledge,
-    )
+    parts = shared_parts(s.parts, s.client)
+    if temporal is not None:
+        parts = replace(parts, temporal=temporal)
     return MemoryClient.from_parts(s.settings, parts)
 
 

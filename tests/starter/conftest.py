@@ -109,6 +109,7 @@ class World:
             usage=self.tables.usage,
             loops=self.tables.loops,
             knowledge=self.tables.knowledge,
+            erasures=self.tables.erasures,
         )
         settings = self.settings.model_copy(update=overrides)
         client = MemoryClient.from_parts(settings, parts, on_notice=on_notice)

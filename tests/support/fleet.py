@@ -328,6 +328,7 @@ async def open_world(settings: Settings, client: Client) -> AsyncGenerator[World
             tables.usage,
             tables.loops,
             tables.knowledge,
+            tables.erasures,
         )
         memory = await exits.enter_async_context(MemoryClient.from_parts(settings, parts))
         yield World(settings, client, parts, memory)

@@ -19,7 +19,7 @@ from memory.ports import ChatModel, TurnSummary
 from memory.settings import Settings
 from memory.stores.migrations import migrate
 from starter import MemoryClient
-from starter.client import Parts
+from starter.client_parts import shared_parts
 from starter.views import ProfileView
 from tests.support.models import ScriptedProvider
 from worker import build_workers, open_collaborators
@@ -102,22 +102,7 @@ def stack(temporal_client: Client, s3_settings: Callable[..., Settings]) -> Star
                 for worker in build_workers(temporal_client, settings, build_activities(built)):
                     await exits.enter_async_context(worker)
 
-            async def connected() -> Client:
-                return temporal_client
-
-            client_parts = Parts(
-                built.directory,
-                built.log,
-                built.profiles,
-                built.models,
-                connected,
-                built.ledger,
-                built.stores,
-                built.index,
-                built.usage,
-                built.loops,
-                built.knowledge,
-            )
+            client_parts = shared_parts(built, temporal_client)
             memory = await exits.enter_async_context(MemoryClient.from_parts(settings, client_parts))
             yield Stack(settings, temporal_client, built, memory)
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from alembic import context
 
 from memory.stores.tables.columns import OutsideId, UtcDateTime
-from memory.stores.tables.rows_records import METADATA
+from memory.stores.tables.rows_api import METADATA
 
 
 def render_item(kind: str, item: Any, autogen_context: Any) -> str | Literal[False]:

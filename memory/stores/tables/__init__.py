@@ -13,12 +13,16 @@ from memory.settings import Settings
 from memory.stores.tables.contacts import SqlContacts
 from memory.stores.tables.directory import SqlDirectory
 from memory.stores.tables.engine import BUSY_TIMEOUT_S, CALL_TIMEOUT_S, WRITE_OPTION, Database, database_url, is_in_memory
+from memory.stores.tables.erasures import SqlErasures
 from memory.stores.tables.event_log import SqlEventLog
 from memory.stores.tables.facts import SqlFacts
 from memory.stores.tables.knowledge import SqlKnowledge
 from memory.stores.tables.knowledge.embeddings import SqlEmbeddings
 from memory.stores.tables.library import SqlFunctions, SqlGuidance
 from memory.stores.tables.loops import SqlLoops
+from memory.stores.tables.notice_box import SqlNoticeBox
+from memory.stores.tables.processes import SqlProcesses
+from memory.stores.tables.service_tokens import SqlServiceTokens
 from memory.stores.tables.tasks import SqlTasks
 from memory.stores.tables.terms import SqlTerms
 from memory.stores.tables.usage import SqlUsage
@@ -28,12 +32,16 @@ __all__ = [
     "SqlContacts",
     "SqlDirectory",
     "SqlEmbeddings",
+    "SqlErasures",
     "SqlEventLog",
     "SqlFacts",
     "SqlFunctions",
     "SqlGuidance",
     "SqlKnowledge",
     "SqlLoops",
+    "SqlNoticeBox",
+    "SqlProcesses",
+    "SqlServiceTokens",
     "SqlTasks",
     "SqlTerms",
     "SqlUsage",
@@ -60,6 +68,10 @@ class Tables:
     knowledge: SqlKnowledge
     embeddings: SqlEmbeddings
     loops: SqlLoops
+    erasures: SqlErasures
+    tokens: SqlServiceTokens
+    notices: SqlNoticeBox
+    processes: SqlProcesses
     database: Database
 
     @property
@@ -107,5 +119,9 @@ def build_tables(
         knowledge=SqlKnowledge(database),
         embeddings=SqlEmbeddings(database),
         loops=SqlLoops(database),
+        erasures=SqlErasures(database),
+        tokens=SqlServiceTokens(database),
+        notices=SqlNoticeBox(database),
+        processes=SqlProcesses(database),
         database=database,
     )

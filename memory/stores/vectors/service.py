@@ -6,15 +6,11 @@ anew with each start and is told only through ``dev.json``.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hmac
-import logging
-import socket
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from typing import Final
 
-import uvicorn
 from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.applications import Starlette
@@ -22,16 +18,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from memory.model.errors import AfterturnError, InvalidInput, MemoryUnavailable
+from memory.model.errors import AfterturnError, InvalidInput
 from memory.ports.vectors import VectorIndex
+from memory.stores.http_server import serving
 from memory.stores.vectors.calls import CALLS, MAX_REQUEST_BYTES, PATH, STATUSES, Call
 
-logger = logging.getLogger(__name__)
-
 MAX_AT_ONCE: Final = 200
-GRACE_S: Final = 5
-"""Calls that run may end within this time when the service stops."""
-_START_S = 10.0
 _JSON = "application/json"
 
 
@@ -45,54 +37,8 @@ async def serve(index: VectorIndex, *, token: str) -> AsyncGenerator[str]:
     """
     if not token:
         raise InvalidInput("the vector service needs a token")
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
-        listener.bind(("127.0.0.1", 0))
-        server = _Server(
-            uvicorn.Config(
-                _application(index, token),
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                lifespan="off",
-                ws="none",
-                limit_concurrency=MAX_AT_ONCE,
-                timeout_graceful_shutdown=GRACE_S,
-            )
-        )
-        task = asyncio.create_task(server.serve(sockets=[listener]), name="vector service")
-        try:
-            await _started(server, task)
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            await _stop(server, task)
-
-
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Signals are for the process that this is a part of."""
-        yield
-
-
-async def _started(server: uvicorn.Server, task: asyncio.Task[None]) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_START_S):
-            while not server.started and not task.done():
-                await asyncio.sleep(0.005)
-    if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-        raise MemoryUnavailable(f"the vector service does not start ({type(error).__name__})") from error
-    if not server.started:
-        raise MemoryUnavailable(f"the vector service does not start within {_START_S:g} s")
-
-
-async def _stop(server: uvicorn.Server, task: asyncio.Task[None]) -> None:
-    server.should_exit = True
-    done, _ = await asyncio.wait({task}, timeout=GRACE_S + 2)
-    if not done:
-        task.cancel()
-        await asyncio.wait({task}, timeout=1)
-    if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-        logger.warning("the vector service ended with %s", type(error).__name__)
+    async with serving(_application(index, token), name="the vector service", limit_concurrency=MAX_AT_ONCE) as address:
+        yield address
 
 
 def _application(index: VectorIndex, token: str) -> Starlette:

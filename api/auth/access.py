@@ -1,0 +1,100 @@
+"""The only ways into a route: as a user, for a user, as an administrator. A route without one of them does not pass the tests.
+
+``acting(Permission.READ)`` gives the user whose memory it is about: a person is always themselves; a service names a user of its
+own tenant in the header ``Afterturn-User`` (percent-encoded UTF-8). ``administrator()`` gives the tenant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+from urllib.parse import unquote
+
+from fastapi import Depends, Header, Request
+
+from api.context import Context
+from api.problems import Forbidden, Unauthenticated
+from memory.model.access import Permission, Principal, Role
+from memory.model.errors import InvalidInput
+from memory.model.scope import Scope
+
+USER_HEADER: Final = "Afterturn-User"
+GUARDS: Final[set[Callable[..., Any]]] = set()
+"""All dependencies that check access; the test that walks the routes looks for one of them in each."""
+
+UserHeader = Annotated[
+    str | None,
+    Header(
+        alias=USER_HEADER,
+        description="for service tokens: the user that it is about (percent-encoded UTF-8). A person's token needs none.",
+        max_length=16_384,
+        examples=["user_123"],
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """The user that a request is about, and who asks."""
+
+    scope: Scope
+    principal: Principal
+
+
+async def authenticated(request: Request, context: Context) -> Principal:
+    """Raises Unauthenticated."""
+    for authenticator in context.authenticators:
+        principal = await authenticator.authenticate(request)
+        if principal is not None:
+            request.state.principal = principal
+            return principal
+    raise Unauthenticated("send a token: Authorization: Bearer …")
+
+
+Authenticated = Annotated[Principal, Depends(authenticated)]
+
+
+def acting(permission: Permission) -> Any:
+    """A dependency that gives :class:`Acting`, or refuses."""
+
+    async def guard(principal: Authenticated, user: UserHeader = None) -> Acting:
+        named = None if user is None else _unquoted(user)
+        if Role.SERVICE in principal.roles:
+            if named is None:
+                raise InvalidInput(f"a service token needs the header {USER_HEADER} that names the user")
+        elif principal.subject is None or (named is not None and named != principal.subject):
+            raise Forbidden("a person's token is for that person's own memory")
+        else:
+            named = principal.subject
+        if permission not in principal.permissions:
+            raise Forbidden(f"this token may not {permission}")
+        return Acting(Scope.of(principal.tenant_id, named), principal)
+
+    GUARDS.add(guard)
+    return Depends(guard)
+
+
+def administrator() -> Any:
+    """A dependency that gives the :class:`Principal` of an administrator, or refuses."""
+
+    async def guard(principal: Authenticated) -> Principal:
+        if Role.ADMIN not in principal.roles or Permission.ADMIN not in principal.permissions:
+            raise Forbidden("this is for administrators of the company")
+        return principal
+
+    GUARDS.add(guard)
+    return Depends(guard)
+
+
+def _unquoted(raw: str) -> str:
+    try:
+        return unquote(raw, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidInput(f"the header {USER_HEADER} is percent-encoded UTF-8") from None
+
+
+Reader = Annotated[Acting, acting(Permission.READ)]
+Writer = Annotated[Acting, acting(Permission.WRITE)]
+Forgetter = Annotated[Acting, acting(Permission.FORGET)]
+Administrator = Annotated[Principal, administrator()]

@@ -1,0 +1,49 @@
+"""What the routes work with: one client, and the ports behind what a client does not offer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Protocol
+
+from fastapi import Depends, Request
+from temporalio.client import Client
+
+from memory.model.access import Principal
+from memory.ports import Directory, EventLog, UsageLedger, WindowLedger
+from memory.ports.service import NoticeBox, Processes, ServiceTokens
+from memory.settings import Settings
+from starter import MemoryClient
+
+
+class Authenticator(Protocol):
+    """One way to prove who is asking."""
+
+    async def authenticate(self, request: Request) -> Principal | None:
+        """None: the request carries no proof of this kind. Raises Unauthenticated for a proof that does not hold."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ApiContext:
+    """Made once per process; see :mod:`api.serve`."""
+
+    settings: Settings
+    memory: MemoryClient
+    directory: Directory
+    log: EventLog
+    ledger: WindowLedger
+    usage: UsageLedger
+    tokens: ServiceTokens
+    box: NoticeBox
+    processes: Processes
+    temporal: Callable[[], Awaitable[Client]]
+    authenticators: Sequence[Authenticator] = ()
+    close: Sequence[Callable[[], Awaitable[None]]] = field(default=())
+
+
+def context_of(request: Request) -> ApiContext:
+    return request.app.state.context
+
+
+Context = Annotated[ApiContext, Depends(context_of)]

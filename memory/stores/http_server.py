@@ -1,0 +1,93 @@
+"""An HTTP server inside this process, beside everything else that runs in it: always stops, leaves signals to the process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncGenerator, Generator
+from typing import Any, Final
+
+import uvicorn
+
+from memory.model.errors import MemoryUnavailable
+
+logger = logging.getLogger(__name__)
+
+GRACE_S: Final = 5
+"""Requests that run may end within this time when the server stops."""
+_START_S = 10.0
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    app: Any, *, name: str, host: str = "127.0.0.1", port: int = 0, lifespan: bool = False, **options: Any
+) -> AsyncGenerator[str]:
+    """Serves an ASGI application and yields ``http://<host>:<port>``.
+
+    Args:
+        app: the application.
+        name: for errors and the log.
+        host: an address of this machine.
+        port: 0: a free one.
+        lifespan: run the application's start-up and shutdown.
+        options: of ``uvicorn.Config``.
+
+    Raises:
+        MemoryUnavailable: the port is taken, or the server does not start.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            raise MemoryUnavailable(f"{name} cannot listen on {host}:{port}: {error.strerror}") from None
+        server = _Server(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                lifespan="on" if lifespan else "off",
+                ws="none",
+                timeout_graceful_shutdown=GRACE_S,
+                **options,
+            )
+        )
+        task = asyncio.create_task(server.serve(sockets=[listener]), name=name)
+        try:
+            await _started(server, task, name)
+            shown = f"[{host}]" if ":" in host else host
+            yield f"http://{shown}:{listener.getsockname()[1]}"
+        finally:
+            await _stop(server, task, name)
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Signals are for the process that this is a part of."""
+        yield
+
+
+async def _started(server: uvicorn.Server, task: asyncio.Task[None], name: str) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_START_S):
+            while not server.started and not task.done():
+                await asyncio.sleep(0.005)
+    if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+        raise MemoryUnavailable(f"{name} does not start ({type(error).__name__})") from error
+    if not server.started:
+        raise MemoryUnavailable(f"{name} does not start within {_START_S:g} s")
+
+
+async def _stop(server: uvicorn.Server, task: asyncio.Task[None], name: str) -> None:
+    server.should_exit = True
+    done, _ = await asyncio.wait({task}, timeout=GRACE_S + 2)
+    if not done:
+        task.cancel()
+        await asyncio.wait({task}, timeout=1)
+    if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+        logger.warning("%s ended with %s", name, type(error).__name__)
