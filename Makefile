@@ -17,7 +17,7 @@ demo: setup ## a real conversation through real engines on this machine
 	$(BIN)/afterturn demo $(ARGS)
 
 test: setup-dev ## the whole suite: real Temporal, S3, SQLite and PostgreSQL
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 dev: setup ## all engines, worker and schedule; Ctrl-C stops them
 	$(BIN)/afterturn dev $(ARGS)

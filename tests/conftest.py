@@ -11,10 +11,20 @@ pytest_plugins = [
 ]
 
 
+SLOW_FIRST = ("faults", "e2e", "browser", "api", "workflows", "replay", "contract")
+"""Folders whose files take long. Files are handed out whole and in order: a long one that came last would run alone."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes minutes of crashes runs when it is asked for."""
+    """Slow files first; what takes minutes of crashes runs when it is asked for."""
+    items.sort(key=lambda item: _rank(item.nodeid))
     if "crash" in config.option.markexpr:
         return
     for item in items:
         if item.get_closest_marker("crash") is not None:
             item.add_marker(pytest.mark.skip(reason="minutes of crashes; `make crash` runs it"))
+
+
+def _rank(nodeid: str) -> int:
+    folder = nodeid.split("/")[1] if nodeid.count("/") > 1 else ""
+    return SLOW_FIRST.index(folder) if folder in SLOW_FIRST else len(SLOW_FIRST)
