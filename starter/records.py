@@ -110,14 +110,19 @@ class Records:
             raise InvalidInput(f"content is text, not {type(content).__name__}")
         return route(content)
 
-    async def set_teams(self, who: Who, teams: Sequence[str]) -> None:
+    async def set_teams(self, who: Who, teams: Sequence[str], *, read_only: Collection[str] = ()) -> None:
         """The teams that the user belongs to, in place of those before; their facts, guidance and functions are seen too.
+
+        Args:
+            who: the user.
+            teams: team ids.
+            read_only: those of them whose tables the user reads and does not write.
 
         Raises InvalidInput for ids that cannot be used, MemoryUnavailable.
         """
-        if isinstance(teams, str) or len(teams) > MAX_TEAMS:
+        if isinstance(teams, str) or isinstance(read_only, str) or len(teams) > MAX_TEAMS:
             raise InvalidInput(f"teams are a list of at most {MAX_TEAMS} team ids")
-        await self._directory.set_teams(scope_of(who), teams)
+        await self._directory.set_teams(scope_of(who), teams, read_only=read_only)
 
     async def teams(self, who: Who) -> tuple[str, ...]:
         """Raises MemoryUnavailable."""

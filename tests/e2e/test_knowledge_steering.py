@@ -485,7 +485,7 @@ async def test_texts_that_are_too_large_are_refused_before_anything_is_recorded(
 async def test_a_destination_is_a_team_where_the_user_may_write(stack: StartStack) -> None:
     async with stack(model=LoopModel([[CREATE, add("Leaf")], "Done."])) as s:
         who, colleague, stranger = s.user(), s.user(), s.user()
-        await s.parts.directory.set_teams(who, ["fleet", "board"], read_only=["board"])
+        await s.memory.set_teams(who, ["fleet", "board"], read_only=["board"])
         await s.parts.directory.set_teams(colleague, ["fleet"])
         handle = await s.memory.knowledge.update(who, "Cars.", destination="team:fleet")
         assert (await handle.result(60)).ok
