@@ -68,12 +68,16 @@ class ServiceTokenRow(Row, table=True):
 
 
 class NoticeRow(Row, table=True):
-    """A notice on its way to the streams of the API; removed after an hour. ``body``: as the webhook gets it."""
+    """A notice on its way to the streams of the API; removed after an hour.
+
+    ``number``: never given twice, also after all are removed: a stream that comes back names the last one that it saw.
+    """
 
     __tablename__ = "notices"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (
         Index("uq_notices_key", "tenant", "user_id", "notice_key", unique=True),
         Index("ix_notices_recorded_at", "recorded_at"),
+        {"sqlite_autoincrement": True},
     )
 
     number: int | None = Field(default=None, primary_key=True, sa_type=BigInteger().with_variant(Integer(), "sqlite"))  # pyright: ignore[reportArgumentType]

@@ -69,6 +69,7 @@ def upgrade() -> None:
         sa.Column("body", sa.JSON(), nullable=False),
         _time("recorded_at"),
         sa.PrimaryKeyConstraint("number", name=op.f("pk_notices")),
+        sqlite_autoincrement=True,
     )
     op.create_index("uq_notices_key", "notices", ["tenant", "user_id", "notice_key"], unique=True)
     op.create_index("ix_notices_recorded_at", "notices", ["recorded_at"])
