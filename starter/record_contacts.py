@@ -13,7 +13,16 @@ from memory.model.ids import new_id, short_hash
 from memory.model.owner import View
 from memory.model.redaction import redact
 from memory.model.task import Task, TaskStatus
-from memory.ports import ContactChangeRequest, ContactResult, ContactStore, CreateContact, MergeContacts, TaskStore, UpdateContact
+from memory.ports import (
+    ContactChangeRequest,
+    ContactResult,
+    ContactStore,
+    CreateContact,
+    MergeContacts,
+    Position,
+    TaskStore,
+    UpdateContact,
+)
 from starter.knowledge import LoopVerbs
 from starter.record_rows import Rows
 from starter.steering import SteerableHandle
@@ -175,7 +184,7 @@ class Tasks:
         due_before: datetime | None = None,
         sources: bool = False,
         limit: int = 100,
-        after: str | None = None,
+        after: str | Position | None = None,
     ) -> tuple[Task, ...]:
         """Tasks, newest first.
 
@@ -186,7 +195,7 @@ class Tasks:
             due_before: with a deadline before that time.
             sources: with the quotes that they rest on.
             limit: 1 to 1,000.
-            after: the last task id of the page before.
+            after: the last task of the page before, by id, or as a Position where it may be gone by now.
 
         Raises:
             InvalidInput: an argument out of bounds.

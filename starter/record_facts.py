@@ -15,7 +15,7 @@ from memory.model.ids import new_id, short_hash
 from memory.model.near_duplicate import is_same, statement_key
 from memory.model.owner import Owner, View
 from memory.model.scope import Scope
-from memory.ports import AddFact, ConfirmFact, FactChange, FactResult, FactStore
+from memory.ports import AddFact, ConfirmFact, FactChange, FactResult, FactStore, Position
 from memory.retrieval.facts import FactSearch, FoundFact
 from starter.record_rows import Rows, Views, plain
 from starter.who import MAX_SEARCH, Who, checked_limit, checked_moment, checked_query, ids_of, scope_of, words_of
@@ -104,7 +104,7 @@ class Facts:
         as_of: datetime | None = None,
         sources: bool = False,
         limit: int = 100,
-        after: str | None = None,
+        after: str | Position | None = None,
     ) -> tuple[Fact, ...]:
         """Facts, newest first.
 
@@ -116,7 +116,7 @@ class Facts:
             as_of: those that held at that time.
             sources: with the quotes that they rest on.
             limit: 1 to 1,000.
-            after: the last fact id of the page before.
+            after: the last fact of the page before, by id, or as a Position where it may be gone by now.
 
         Raises:
             InvalidInput: an argument out of bounds, or ``after`` is no fact that the user may see.

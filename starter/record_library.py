@@ -14,7 +14,7 @@ from memory.model.ids import short_hash
 from memory.model.library import FunctionRecord, Guidance
 from memory.model.owner import Owner
 from memory.model.transcript import clean_text
-from memory.ports import FunctionStore, GuidanceStore
+from memory.ports import FunctionStore, GuidanceStore, Position
 from starter.record_rows import Rows, Views, plain
 from starter.who import MAX_SEARCH, Who, checked_limit, checked_query, ids_of, scope_of
 
@@ -98,7 +98,7 @@ class GuidanceLibrary:
         )
         return tuple(FoundGuidance(entry, score) for entry, score in found)
 
-    async def list(self, who: Who, *, limit: int = 100, after: str | None = None) -> tuple[Guidance, ...]:
+    async def list(self, who: Who, *, limit: int = 100, after: str | Position | None = None) -> tuple[Guidance, ...]:
         """Newest first; ``after``: the last id of the page before."""
         view = await self._views.of(scope_of(who))
         return tuple(await self._store.list(view, limit=checked_limit(limit), after=after))
@@ -165,7 +165,7 @@ class FunctionLibrary:
         )
         return tuple(FoundFunction(entry, score) for entry, score in found)
 
-    async def list(self, who: Who, *, limit: int = 100, after: str | None = None) -> tuple[FunctionRecord, ...]:
+    async def list(self, who: Who, *, limit: int = 100, after: str | Position | None = None) -> tuple[FunctionRecord, ...]:
         """Newest first; ``after``: the last id of the page before."""
         view = await self._views.of(scope_of(who))
         return tuple(await self._store.list(view, limit=checked_limit(limit), after=after))

@@ -25,7 +25,7 @@ from memory.model.scope import Scope
 from memory.model.transcript import clean_text
 from memory.model.window import Extraction, StoredEvent, Window, WindowState, shown_events
 from memory.model.window_transcript import events_from_transcript, render_transcript
-from memory.ports import ContactStore, Progress, WindowLedger
+from memory.ports import ContactStore, Progress, WindowLedger, WindowPlace
 from memory.ports.knowledge import LoopStore
 from memory.settings import Settings
 from starter.pieces import EventsPiece
@@ -125,11 +125,12 @@ class Windows:
         tenant: str | None = None,
         scope: Who | None = None,
         states: Collection[WindowState] | None = None,
+        after: WindowPlace | None = None,
         limit: int = 100,
     ) -> tuple[Window, ...]:
-        """Newest first. ``tenant``: encoded, as in a Scope."""
+        """Newest first. ``tenant``: encoded, as in a Scope. ``after``: in the list of one user, behind this place."""
         user = None if scope is None else scope_of(scope)
-        return tuple(await self._ledger.windows(tenant=tenant, scope=user, states=states, limit=limit))
+        return tuple(await self._ledger.windows(tenant=tenant, scope=user, states=states, after=after, limit=limit))
 
     async def show(self, who: Who, window_id: str) -> WindowView:
         """Raises InvalidInput where there is no such window."""

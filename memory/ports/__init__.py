@@ -51,6 +51,7 @@ from memory.ports.records import (
     IndexDocument,
     IndexMark,
     MergeContacts,
+    Position,
     TaskResult,
     TaskStore,
     UpdateContact,
@@ -77,6 +78,7 @@ from memory.ports.windows import (
     UsageLedger,
     UsageRow,
     WindowLedger,
+    WindowPlace,
     WindowResult,
 )
 
@@ -120,6 +122,7 @@ __all__ = [
     "ObjectStore",
     "ObjectTooLarge",
     "Point",
+    "Position",
     "PreconditionFailed",
     "Progress",
     "PromptPart",
@@ -143,5 +146,6 @@ __all__ = [
     "VectorIndex",
     "VectorQuery",
     "WindowLedger",
+    "WindowPlace",
     "WindowResult",
 ]

@@ -18,6 +18,15 @@ from memory.model.owner import Owner, View
 from memory.model.scope import Scope
 from memory.model.task import Task, TaskStatus
 
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a list that is ordered by creation: right behind this item, also when it is gone by now."""
+
+    created_at: datetime
+    item_id: str
+
+
 # ------------------------------------------------------------------------------------------------------ index of documents
 
 
@@ -139,9 +148,12 @@ class FactStore(DocumentSource, Protocol):
         as_of: datetime | None = None,
         sources: bool = False,
         limit: int = 100,
-        after: str | None = None,
+        after: str | Position | None = None,
     ) -> Sequence[Fact]:
-        """Newest first; ``after``: last fact id of the page before. ``as_of``: those that held then, whatever their status now."""
+        """Newest first; ``after``: last fact of the page before; where only its id is given it must still be there.
+
+        ``as_of``: those that held then, whatever their status now.
+        """
         ...
 
     async def history(self, view: View, fact_id: str) -> Sequence[Fact]:
@@ -272,7 +284,7 @@ class TaskStore(Protocol):
         due_before: datetime | None = None,
         sources: bool = False,
         limit: int = 100,
-        after: str | None = None,
+        after: str | Position | None = None,
     ) -> Sequence[Task]:
         """Newest first; None for statuses: all."""
         ...
@@ -288,7 +300,7 @@ class GuidanceStore(DocumentSource, Protocol):
 
     async def get(self, view: View, ids: Collection[str]) -> Mapping[str, Guidance]: ...
 
-    async def list(self, view: View, *, limit: int = 100, after: str | None = None) -> Sequence[Guidance]: ...
+    async def list(self, view: View, *, limit: int = 100, after: str | Position | None = None) -> Sequence[Guidance]: ...
 
     async def delete(self, owner: Owner, ids: Collection[str], *, now: datetime) -> int: ...
 
@@ -300,6 +312,6 @@ class FunctionStore(DocumentSource, Protocol):
 
     async def get(self, view: View, ids: Collection[str]) -> Mapping[str, FunctionRecord]: ...
 
-    async def list(self, view: View, *, limit: int = 100, after: str | None = None) -> Sequence[FunctionRecord]: ...
+    async def list(self, view: View, *, limit: int = 100, after: str | Position | None = None) -> Sequence[FunctionRecord]: ...
 
     async def delete(self, owner: Owner, ids: Collection[str], *, now: datetime) -> int: ...

@@ -75,6 +75,15 @@ class Expirable:
     indexed_seq: int
 
 
+@dataclass(frozen=True, slots=True)
+class WindowPlace:
+    """Where a window stands in the list of its user's windows."""
+
+    planned_at: datetime
+    first_seq: int
+    window_id: str
+
+
 class WindowLedger(Protocol):
     """Windows, chunks, extractions and the watermark. Every method is one transaction."""
 
@@ -119,9 +128,10 @@ class WindowLedger(Protocol):
         tenant: str | None = None,
         scope: Scope | None = None,
         states: Collection[WindowState] | None = None,
+        after: WindowPlace | None = None,
         limit: int = 100,
     ) -> Sequence[Window]:
-        """Newest first."""
+        """Newest first. ``after``: in the list of one user, behind this place."""
         ...
 
     async def save_extraction(self, scope: Scope, extraction: Extraction, *, replaces: bool = True) -> Extraction:

@@ -17,7 +17,7 @@ from memory.model.errors import InvalidInput, StoreUnavailable
 from memory.model.fact import Fact, FactKind, FactStatus
 from memory.model.owner import Owner
 from memory.model.scope import Scope
-from memory.ports import AddFact, ConfirmFact, EndFact, FactChange, IndexMark
+from memory.ports import AddFact, ConfirmFact, EndFact, FactChange, IndexMark, Position
 from memory.stores.tables import Tables, build_tables
 from memory.stores.tables.engine import database_url, make_engine
 from memory.stores.tables.scoping import RECORD_TABLES
@@ -245,6 +245,14 @@ class TestLists:
             await tables.facts.list(view, after="unknown")
         with pytest.raises(InvalidInput, match="at least 1"):
             await tables.facts.list(view, limit=0)
+
+    async def test_a_walk_goes_on_behind_a_fact_that_was_forgotten(self, tables: Tables) -> None:
+        await tables.facts.apply(ANNS, [add(f"f{n}", created_at=NOW + timedelta(hours=n // 2)) for n in range(6)], now=NOW)
+        seen: list[Fact] = []
+        while page := await tables.facts.list(ME, limit=2, after=Position(seen[-1].created_at, seen[-1].fact_id) if seen else None):
+            seen += page
+            await tables.facts.delete(ANNS, [page[-1].fact_id], now=NOW)
+        assert [fact.fact_id for fact in seen] == ["f5", "f4", "f3", "f2", "f1", "f0"]
 
     async def test_filters(self, tables: Tables) -> None:
         changes = [

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from memory.model.errors import InvalidInput, StoreUnavailable
 from memory.model.scope import Scope
 from memory.model.task import LIVE_STATUSES, Task, TaskPriority, TaskStatus
-from memory.ports import CreateContact, CreateTask, MergeContacts, TaskResult, UpdateTask
+from memory.ports import CreateContact, CreateTask, MergeContacts, Position, TaskResult, UpdateTask
 from memory.stores.tables import Tables, build_tables
 from tests.support.records import ANN, BOB, NOW, a_task, create_task, losing, said
 
@@ -238,6 +238,8 @@ class TestLists:
             seen += [task.task_id for task in page]
         assert len(seen) == len(set(seen)) == 11
         assert seen[:3] == ["t9", "t8", "t10"]
+        behind = await tables.tasks.list(ANN, limit=2, after=Position(NOW + 2 * DAY, "t8"))
+        assert [task.task_id for task in behind] == ["t10", "t7"]
         with pytest.raises(InvalidInput, match="cannot go on after"):
             await tables.tasks.list(ANN, after="unknown")
 

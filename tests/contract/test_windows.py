@@ -23,7 +23,7 @@ from memory.model.window import (
     WindowState,
     WindowTrigger,
 )
-from memory.ports import NextEvents, WindowResult
+from memory.ports import NextEvents, WindowPlace, WindowResult
 from memory.stores.tables import Tables, build_tables
 
 NOW = datetime(2026, 6, 17, 12, 0, 0, 123456, tzinfo=UTC)
@@ -75,8 +75,10 @@ async def open_window(tables: Tables, scope: Scope = ANN) -> str | None:
     return found.window.window_id if found is not None and found.window is not None else None
 
 
-async def consume(tables: Tables, first: int, last: int, *, scope: Scope = ANN, result: WindowResult = DONE) -> Window:
-    window = await tables.windows.plan(a_window(first, last, scope=scope))
+async def consume(
+    tables: Tables, first: int, last: int, *, scope: Scope = ANN, result: WindowResult = DONE, **fields: Any
+) -> Window:
+    window = await tables.windows.plan(a_window(first, last, scope=scope, **fields))
     assert await tables.windows.commit(scope, window.window_id, window.attempt, result, now=NOW)
     found = await tables.windows.window(scope, window.window_id)
     assert found is not None
@@ -186,6 +188,17 @@ class TestPlan:
         await tables.windows.plan(a_window(1, 5))
         with pytest.raises(InvalidInput, match="the window w1 holds these events and has not ended"):
             await tables.windows.plan(a_window(1, 5).model_copy(update={"window_id": "w99"}))
+
+    async def test_pages_cover_all_windows_of_a_user_once(self, tables: Tables) -> None:
+        await record(tables, 7 * SIZE)
+        for first in range(1, 7 * SIZE, SIZE):
+            await consume(tables, first, first + SIZE - 1, planned_at=NOW + timedelta(hours=first // 15))
+        seen: list[Window] = []
+        place: WindowPlace | None = None
+        while page := await tables.windows.windows(scope=ANN, limit=2, after=place):
+            seen += page
+            place = WindowPlace(page[-1].planned_at, page[-1].first_seq, page[-1].window_id)
+        assert [window.first_seq for window in seen] == [31, 26, 21, 16, 11, 6, 1]
 
     async def test_windows_of_users_do_not_meet(self, tables: Tables) -> None:
         for scope in (ANN, BOB, GLOBEX_ANN):

@@ -257,6 +257,7 @@ class SqlEventLog(EventLog):
         scope: Scope | None = None,
         outcome: Outcome | None = None,
         state: str | None = None,
+        below: int | None = None,
         limit: int = 100,
     ) -> Sequence[TurnSummary]:
         statement = _filtered(select(TURNS), tenant, scope)
@@ -264,6 +265,8 @@ class SqlEventLog(EventLog):
             statement = statement.where(IS_KEPT if outcome is Outcome.KEPT else TURNS.c.outcome == outcome.value)
         if state is not None:
             statement = statement.where(IS_PENDING if state == "pending" else TURNS.c.state == state)
+        if below is not None:
+            statement = statement.where(TURNS.c.ordinal < below)
         if scope is not None:
             statement = statement.order_by(TURNS.c.ordinal.desc())
         else:

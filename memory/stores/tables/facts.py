@@ -15,7 +15,7 @@ from memory.model.ids import body_hash
 from memory.model.owner import Owner, View
 from memory.model.transcript import clean_text
 from memory.model.words import fold
-from memory.ports import AddFact, ConfirmFact, FactChange, FactResult, FactStore
+from memory.ports import AddFact, ConfirmFact, FactChange, FactResult, FactStore, Position
 from memory.stores.tables.columns import to_utc
 from memory.stores.tables.effects import apply_once
 from memory.stores.tables.engine import Database
@@ -99,7 +99,7 @@ class SqlFacts(IndexedRows, FactStore):
         as_of: datetime | None = None,
         sources: bool = False,
         limit: int = 100,
-        after: str | None = None,
+        after: str | Position | None = None,
     ) -> Sequence[Fact]:
         order = (FACTS.c.created_at.desc(), FACTS.c.fact_id.desc())
         wanted = select(FACTS).where(_THERE).order_by(*order).limit(checked_limit(limit))

@@ -13,7 +13,8 @@ from sqlalchemy import Connection, Row, Table, bindparam, select, tuple_
 
 from memory.model.errors import InvalidInput
 from memory.model.owner import Owner
-from memory.ports import DocumentSource, IndexDocument, IndexMark
+from memory.ports import DocumentSource, IndexDocument, IndexMark, Position
+from memory.stores.tables.columns import to_utc
 from memory.stores.tables.engine import Database
 from memory.stores.tables.rows_records import RECORD_OWNERS
 from memory.stores.tables.scoping import EveryOwner, Prepared, Records, batches, checked_limit, guard
@@ -174,8 +175,10 @@ def joined(*parts: str | None) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def after_row(records: Records, table: Table, id_column: str, after: str) -> tuple[datetime, str]:
+def after_row(records: Records, table: Table, id_column: str, after: str | Position) -> tuple[datetime, str]:
     """Where a page begins that follows this row in a list ordered by creation. Raises InvalidInput where it is not there."""
+    if isinstance(after, Position):
+        return to_utc(after.created_at), after.item_id
     found = records.row(select(table.c.created_at, table.c[id_column].label("after_id")).where(table.c[id_column] == after))
     if found is None:
         raise InvalidInput("the list cannot go on after an id that is not in it")

@@ -16,7 +16,7 @@ from memory.model.library import FunctionRecord, Guidance
 from memory.model.owner import Owner, View
 from memory.model.transcript import clean_text
 from memory.model.words import fold
-from memory.ports import FunctionStore, GuidanceStore
+from memory.ports import FunctionStore, GuidanceStore, Position
 from memory.stores.tables.columns import to_utc
 from memory.stores.tables.engine import Database
 from memory.stores.tables.indexing import NEW, IndexedRows, after_row, joined
@@ -79,7 +79,7 @@ class _Library(IndexedRows, Generic[ItemT]):
 
         return await self._database.read(work) if wanted else {}
 
-    async def list(self, view: View, *, limit: int = 100, after: str | None = None) -> Sequence[ItemT]:
+    async def list(self, view: View, *, limit: int = 100, after: str | Position | None = None) -> Sequence[ItemT]:
         """Newest first."""
         created = self._table.c.created_at
         wanted = select(self._table).where(self._there).order_by(created.desc(), self._id.desc()).limit(checked_limit(limit))

@@ -20,7 +20,7 @@ from memory.model.scope import Scope
 from memory.model.task import LIVE_STATUSES, Task, TaskPriority, TaskStatus
 from memory.model.transcript import clean_text
 from memory.model.words import fold
-from memory.ports import CreateTask, TaskResult, TaskStore, UpdateTask
+from memory.ports import CreateTask, Position, TaskResult, TaskStore, UpdateTask
 from memory.stores.tables.columns import to_utc
 from memory.stores.tables.effects import apply_once
 from memory.stores.tables.engine import Database
@@ -78,7 +78,7 @@ class SqlTasks(TaskStore):
         due_before: datetime | None = None,
         sources: bool = False,
         limit: int = 100,
-        after: str | None = None,
+        after: str | Position | None = None,
     ) -> Sequence[Task]:
         wanted = select(TASKS).order_by(TASKS.c.created_at.desc(), TASKS.c.task_id.desc()).limit(checked_limit(limit))
         if statuses is not None:

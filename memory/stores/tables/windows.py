@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from memory.model.category import Category
@@ -19,7 +19,7 @@ from memory.model.event import ManagerMethodEvent, MessageEvent
 from memory.model.ids import encode_segment
 from memory.model.scope import Scope
 from memory.model.window import Extraction, StoredEvent, Window, WindowKind, WindowState, WindowTrigger
-from memory.ports import DueUser, Expirable, NextEvents, Progress, WindowLedger, WindowResult
+from memory.ports import DueUser, Expirable, NextEvents, Progress, WindowLedger, WindowPlace, WindowResult
 from memory.stores.tables import expiry, window_index, window_sweep
 from memory.stores.tables.columns import to_utc
 from memory.stores.tables.engine import Database
@@ -168,9 +168,12 @@ class SqlWindows(WindowLedger):
         tenant: str | None = None,
         scope: Scope | None = None,
         states: Collection[WindowState] | None = None,
+        after: WindowPlace | None = None,
         limit: int = 100,
     ) -> Sequence[Window]:
         wanted = _filtered(select(WINDOWS), tenant, scope)
+        if after is not None:
+            wanted = wanted.where(_behind(after))
         if states is not None:
             wanted = wanted.where(WINDOWS.c.state.in_(sorted(state.value for state in states)))
         wanted = wanted.order_by(
@@ -377,6 +380,13 @@ def _filtered(statement: Any, tenant: str | None, scope: Scope | None) -> Any:
     if scope is not None:
         statement = statement.where(WINDOWS.c.tenant == scope.tenant, WINDOWS.c.user_id == scope.user)
     return statement
+
+
+def _behind(place: WindowPlace) -> ColumnElement[bool]:
+    planned, first, name = WINDOWS.c.planned_at, WINDOWS.c.first_seq, WINDOWS.c.window_id
+    at = to_utc(place.planned_at)
+    same = and_(planned == at, or_(first < place.first_seq, and_(first == place.first_seq, name > place.window_id)))
+    return or_(planned < at, same)
 
 
 def checked(limit: int) -> int:
