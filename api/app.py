@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from api import problems
+from api import pages, problems
 from api.context import ApiContext
 from api.routes import ROUTERS
 
@@ -38,4 +38,5 @@ def create_app(context: ApiContext) -> FastAPI:
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router, prefix="/v1")
+    pages.install(app)
     return app

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -90,19 +90,27 @@ def api(stack: StartStack, temporal_client: Client) -> StartApi:
 
     @asynccontextmanager
     async def start(**options: Any) -> AsyncGenerator[Api]:
-        async with stack(**options) as behind:
-            tables = build_tables(behind.settings)
-
-            async def connected() -> Client:
-                return temporal_client
-
-            context = build_context(
-                behind.settings, tables, behind.memory, connected, authenticators=(StatedCaller(),), close=(tables.aclose,)
-            )
-            async with (
-                serving(create_app(context), name="the API", lifespan=True) as base,
-                httpx2.AsyncClient(base_url=base, timeout=30) as http,
-            ):
-                yield Api(base, http, behind)
+        async with stack(**options) as behind, served_api(behind, temporal_client) as served:
+            yield served
 
     return start
+
+
+@asynccontextmanager
+async def served_api(
+    behind: Stack, temporal_client: Client, *, around: Callable[[Any], Any] = lambda app: app
+) -> AsyncGenerator[Api]:
+    """What the fixture ``api`` serves; for fixtures that live longer than one test. ``around``: puts something before the app."""
+    tables = build_tables(behind.settings)
+
+    async def connected() -> Client:
+        return temporal_client
+
+    context = build_context(
+        behind.settings, tables, behind.memory, connected, authenticators=(StatedCaller(),), close=(tables.aclose,)
+    )
+    async with (
+        serving(around(create_app(context)), name="the API", lifespan=True) as base,
+        httpx2.AsyncClient(base_url=base, timeout=30) as http,
+    ):
+        yield Api(base, http, behind)

@@ -25,6 +25,8 @@ from tests.support.models import ScriptedProvider
 from worker import build_workers, open_collaborators
 
 START = datetime(2026, 6, 17, 12, 0, tzinfo=UTC)
+GENEROUS: Mapping[str, Any] = {"load_budget_ms": 20_000, "after_answer_budget_ms": 20_000, "feature_flag": True}
+"""A busy machine is no reason for a test to fail."""
 
 
 @dataclass
@@ -90,20 +92,33 @@ def stack(temporal_client: Client, s3_settings: Callable[..., Settings]) -> Star
     async def start(
         *, model: ChatModel | None = None, workers: bool = True, parts: Mapping[str, Any] | None = None, **overrides: Any
     ) -> AsyncGenerator[Stack]:
-        generous = {"load_budget_ms": 20_000, "after_answer_budget_ms": 20_000, "feature_flag": True}
-        settings = s3_settings(**{**generous, **overrides})
-        migrate(settings.sqlalchemy_url)
-        async with AsyncExitStack() as exits:
-            built = await exits.enter_async_context(open_collaborators(settings, temporal_client))
-            if model is not None:
-                built = replace(built, models=ScriptedProvider(model))
-            built = replace(built, **(parts or {}))
-            if workers:
-                for worker in build_workers(temporal_client, settings, build_activities(built)):
-                    await exits.enter_async_context(worker)
-
-            client_parts = shared_parts(built, temporal_client)
-            memory = await exits.enter_async_context(MemoryClient.from_parts(settings, client_parts))
-            yield Stack(settings, temporal_client, built, memory)
+        settings = s3_settings(**{**GENEROUS, **overrides})
+        async with running_stack(temporal_client, settings, model=model, workers=workers, parts=parts) as running:
+            yield running
 
     return start
+
+
+@asynccontextmanager
+async def running_stack(
+    temporal_client: Client,
+    settings: Settings,
+    *,
+    model: ChatModel | None = None,
+    workers: bool = True,
+    parts: Mapping[str, Any] | None = None,
+) -> AsyncGenerator[Stack]:
+    """What the fixture ``stack`` starts; for fixtures that live longer than one test."""
+    migrate(settings.sqlalchemy_url)
+    async with AsyncExitStack() as exits:
+        built = await exits.enter_async_context(open_collaborators(settings, temporal_client))
+        if model is not None:
+            built = replace(built, models=ScriptedProvider(model))
+        built = replace(built, **(parts or {}))
+        if workers:
+            for worker in build_workers(temporal_client, settings, build_activities(built)):
+                await exits.enter_async_context(worker)
+
+        client_parts = shared_parts(built, temporal_client)
+        memory = await exits.enter_async_context(MemoryClient.from_parts(settings, client_parts))
+        yield Stack(settings, temporal_client, built, memory)
