@@ -11,6 +11,7 @@ from temporalio.client import Client
 
 from memory.model.access import Principal
 from memory.ports import Directory, EventLog, UsageLedger, WindowLedger
+from memory.ports.administration import Reports, SpaceRecords
 from memory.ports.service import NoticeBox, Processes, ServiceTokens
 from memory.settings import Settings
 from starter import MemoryClient
@@ -37,6 +38,8 @@ class ApiContext:
     tokens: ServiceTokens
     box: NoticeBox
     processes: Processes
+    spaces: SpaceRecords
+    reports: Reports
     temporal: Callable[[], Awaitable[Client]]
     authenticators: Sequence[Authenticator] = ()
     close: Sequence[Callable[[], Awaitable[None]]] = field(default=())

@@ -32,6 +32,8 @@ def build_context(
         tokens=tables.tokens,
         box=tables.notices,
         processes=tables.processes,
+        spaces=tables.spaces,
+        reports=tables.reports,
         temporal=temporal,
         authenticators=authenticators,
         close=close,

@@ -22,7 +22,9 @@ from memory.stores.tables.library import SqlFunctions, SqlGuidance
 from memory.stores.tables.loops import SqlLoops
 from memory.stores.tables.notice_box import SqlNoticeBox
 from memory.stores.tables.processes import SqlProcesses
+from memory.stores.tables.reports import SqlReports
 from memory.stores.tables.service_tokens import SqlServiceTokens
+from memory.stores.tables.spaces import SqlSpaces
 from memory.stores.tables.tasks import SqlTasks
 from memory.stores.tables.terms import SqlTerms
 from memory.stores.tables.usage import SqlUsage
@@ -41,7 +43,9 @@ __all__ = [
     "SqlLoops",
     "SqlNoticeBox",
     "SqlProcesses",
+    "SqlReports",
     "SqlServiceTokens",
+    "SqlSpaces",
     "SqlTasks",
     "SqlTerms",
     "SqlUsage",
@@ -72,6 +76,8 @@ class Tables:
     tokens: SqlServiceTokens
     notices: SqlNoticeBox
     processes: SqlProcesses
+    spaces: SqlSpaces
+    reports: SqlReports
     database: Database
 
     @property
@@ -123,5 +129,7 @@ def build_tables(
         tokens=SqlServiceTokens(database),
         notices=SqlNoticeBox(database),
         processes=SqlProcesses(database),
+        spaces=SqlSpaces(database),
+        reports=SqlReports(database),
         database=database,
     )

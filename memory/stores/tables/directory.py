@@ -10,11 +10,13 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from memory.model.category import Category
 from memory.model.directory import MemoryFacts, MemoryRoot, SpaceSettings
+from memory.model.erasure import user_hash
 from memory.model.errors import InvalidInput, InvalidSettings
 from memory.model.ids import decode_segment, encode_segment
 from memory.model.scope import Scope
 from memory.ports import Directory
 from memory.stores.tables.engine import Database
+from memory.stores.tables.forgetting import is_forgetting, refuse_while_forgetting
 from memory.stores.tables.rows import ROOTS, SPACES
 from memory.stores.tables.rows_window import TEAM_MEMBERS
 from memory.stores.tables.statements import FACTS, MEMBERSHIPS, writes
@@ -30,13 +32,15 @@ MAX_TEAMS = 500
 def read_facts(connection: Connection, scope: Scope, space_id: str) -> MemoryFacts:
     """As ``Directory.facts``, within the caller's transaction."""
     space_key = encode_segment(space_id, what="space id")
-    binds = {"b_tenant": scope.tenant, "b_user": scope.user, "b_space": space_key}
+    binds = {"b_tenant": scope.tenant, "b_user": scope.user, "b_space": space_key, "b_user_hash": user_hash(scope)}
     rows = connection.execute(FACTS, binds).all()
     roots = tuple(sorted(row.folder for row in rows if row.folder is not None))
     return MemoryFacts(
-        space=_settings(rows[0].settings, roots, space_id),
+        space=settings_of(rows[0].settings, roots, space_id),
         user_allows=rows[0].allow_user_memory is not False,
         active_roots=roots,
+        forgetting=bool(rows[0].forgetting),
+        forgotten_before=rows[0].forgotten_before,
     )
 
 
@@ -59,7 +63,7 @@ class SqlDirectory(Directory):
         def work(connection: Connection) -> SpaceSettings | None:
             wanted = select(SPACES.c.settings).where(SPACES.c.tenant == tenant, SPACES.c.space_key == space_key)
             row = connection.execute(wanted).one_or_none()
-            return None if row is None else _settings(row.settings, _active_roots(connection, tenant), space_id)
+            return None if row is None else settings_of(row.settings, active_roots_of(connection, tenant), space_id)
 
         return await self._database.read(work)
 
@@ -75,23 +79,28 @@ class SqlDirectory(Directory):
 
         def work(connection: Connection) -> None:
             connection.execute(self._writes.save_space, space_row)
-            if _ROOT in stored or not _active_roots(connection, tenant):
+            if _ROOT in stored or not active_roots_of(connection, tenant):
                 connection.execute(self._writes.save_root, {"tenant": tenant, "folder": settings.root_folder, "active": True})
 
         await self._database.write(work)
 
     async def spaces(self, tenant: str) -> Mapping[str, SpaceSettings]:
         def work(connection: Connection) -> dict[str, SpaceSettings]:
-            roots = _active_roots(connection, tenant)
+            roots = active_roots_of(connection, tenant)
             rows = connection.execute(select(SPACES).where(SPACES.c.tenant == tenant).order_by(SPACES.c.space_key)).all()
             ids = [row.space_id_long or decode_segment(row.space_key) for row in rows]
-            return {space_id: _settings(row.settings, roots, space_id) for space_id, row in zip(ids, rows, strict=True)}
+            return {space_id: settings_of(row.settings, roots, space_id) for space_id, row in zip(ids, rows, strict=True)}
 
         return await self._database.read(work)
 
     async def set_preference(self, scope: Scope, *, allow_user_memory: bool) -> None:
         row = {"tenant": scope.tenant, "user_id": scope.user, "allow_user_memory": allow_user_memory}
-        await self._database.write(lambda c: c.execute(self._writes.save_preference, row))
+
+        def work(connection: Connection) -> None:
+            refuse_while_forgetting(connection, scope)
+            connection.execute(self._writes.save_preference, row)
+
+        await self._database.write(work)
 
     async def set_teams(self, scope: Scope, team_ids: Sequence[str], *, read_only: Collection[str] = ()) -> None:
         if len(team_ids) > MAX_TEAMS:
@@ -112,6 +121,8 @@ class SqlDirectory(Directory):
         ]
 
         def work(connection: Connection) -> None:
+            if is_forgetting(connection, scope):
+                return
             # Of two callers at once, the second takes the place of the first as a whole.
             connection.execute(
                 self._writes.take_numbers,
@@ -181,7 +192,8 @@ class SqlDirectory(Directory):
         await self._database.write(work)
 
 
-def _settings(stored: Mapping[str, Any] | None, active_roots: Sequence[str], space_id: str) -> SpaceSettings:
+def settings_of(stored: Mapping[str, Any] | None, active_roots: Sequence[str], space_id: str) -> SpaceSettings:
+    """As they count, with the company's only active root where they name none. Raises InvalidSettings."""
     # A key that this version does not know was written by a newer one during a roll-out; it is not this version's to judge.
     known = {name: value for name, value in (stored or {}).items() if name in SpaceSettings.model_fields}
     if isinstance(known.get(_CATEGORIES), Mapping):
@@ -197,7 +209,7 @@ def _settings(stored: Mapping[str, Any] | None, active_roots: Sequence[str], spa
     raise InvalidSettings(f"the stored settings of space {space} are not valid, save them again: {problem}")
 
 
-def _active_roots(connection: Connection, tenant: str) -> list[str]:
+def active_roots_of(connection: Connection, tenant: str) -> list[str]:
     wanted = select(ROOTS.c.folder).where(ROOTS.c.tenant == tenant, ROOTS.c.active).order_by(ROOTS.c.folder)
     return list(connection.execute(wanted).scalars())
 
