@@ -32,6 +32,7 @@ from memory.settings import Settings, limits_of
 from memory.stores.notices import build_notifier
 from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
+from starter.heartbeat import announced
 from starter.loops import start_loop
 from starter.metrics import metrics_runtime
 from starter.search import open_search, stores_of
@@ -118,7 +119,7 @@ async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerat
         stack.push_async_callback(store.aclose)
         models = build_models(settings)
         stack.push_async_callback(models.aclose)
-        notifier = build_notifier(settings)
+        notifier = build_notifier(settings, tables.notices)
         stack.push_async_callback(notifier.aclose)
         index = open_search(settings, tables, owner="afterturn worker")
         index.facts.rows_when_in_use = True
@@ -191,6 +192,7 @@ def build_workers(client: Client, settings: Settings, activities: Activities, qu
 async def running_workers(settings: Settings, client: Client, queues: Sequence[str] = QUEUES) -> AsyncGenerator[Collaborators]:
     """Workers that run while the block does; what `afterturn dev`, the demo and tests use."""
     async with open_collaborators(settings, client) as parts, AsyncExitStack() as stack:
+        await stack.enter_async_context(announced(parts.processes, kind="worker", settings=settings))
         for worker in build_workers(client, settings, build_activities(parts), queues):
             await stack.enter_async_context(worker)
         yield parts
@@ -244,6 +246,7 @@ async def run_worker(settings: Settings, queues: Sequence[str] = QUEUES) -> None
         async with open_collaborators(settings, client) as parts:
             await check_dependencies(settings, client, parts)
             async with AsyncExitStack() as stack:
+                await stack.enter_async_context(announced(parts.processes, kind="worker", settings=settings))
                 for worker in build_workers(client, settings, build_activities(parts), queues):
                     await stack.enter_async_context(worker)
                 working = True

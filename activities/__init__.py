@@ -89,6 +89,8 @@ def build_activities(parts: Collaborators) -> Activities:
         index=parts.index,
         meter=parts.meter,
         rules=parts.window_rules,
+        box=parts.box,
+        processes=parts.processes,
     )
     model = ModelActivities(
         parts.models,

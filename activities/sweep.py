@@ -20,6 +20,7 @@ from memory.model.scope import Scope
 from memory.model.steps import SweepInput, SweepReport
 from memory.ports import Directory, EventLog, WindowLedger
 from memory.ports.knowledge import LoopStore
+from memory.ports.service import NoticeBox, Processes
 from memory.profiles import Profiles
 from memory.retrieval import SearchIndex
 
@@ -29,6 +30,12 @@ CAPPED_TOO = 10
 """So many times the limit of a pass are looked at for users whose day is not spent."""
 ALL_OTHERS = "*"
 """In the retention setting: companies that are not named."""
+
+
+NOTICES_STAY = timedelta(hours=1)
+"""In the box; a stream that comes back later than that has missed them."""
+PROCESSES_STAY = timedelta(minutes=10)
+"""In the list, when one that runs was not seen: it ended without a word."""
 
 
 class Waker(Protocol):
@@ -60,6 +67,8 @@ class SweepActivities:
         index: SearchIndex,
         meter: Meter,
         rules: WindowRules,
+        box: NoticeBox | None = None,
+        processes: Processes | None = None,
     ) -> None:
         self._log = log
         self._directory = directory
@@ -70,6 +79,8 @@ class SweepActivities:
         self._index = index
         self._meter = meter
         self._rules = rules
+        self._box = box
+        self._processes = processes
 
     @activity.defn(name=SWEEP)
     @translated
@@ -80,7 +91,7 @@ class SweepActivities:
         """
         async with heartbeats():
             report = await self._turns(sweep, SweepReport())
-            for part in (self._windows, self._window_loops, self._staging, self._retention, self._unindexed):
+            for part in (self._windows, self._window_loops, self._staging, self._retention, self._unindexed, self._service):
                 try:
                     report = await part(sweep, report)
                 except AfterturnError as error:
@@ -225,3 +236,12 @@ class SweepActivities:
                 report = report.model_copy(update={"failed": report.failed + 1})
         await self._index.sync_documents(None)
         return report.model_copy(update={"users_indexed": len(users), "more": report.more or len(users) >= sweep.limit})
+
+    async def _service(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
+        """Notices that no stream waits for any more, processes that are gone."""
+        now = datetime.now(UTC)
+        if self._box is not None:
+            await self._box.expire(before=now - NOTICES_STAY)
+        if self._processes is not None:
+            await self._processes.expire(before=now - PROCESSES_STAY)
+        return report

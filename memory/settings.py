@@ -191,7 +191,7 @@ class Settings(ApiSettings):
     notice_log: bool = Field(True, description="notices go to the log")
     notice_webhook_url: str | None = Field(None, description="notices are posted here, signed")
     notice_webhook_secret: SecretStr | None = Field(None, description="key of the webhook's HMAC-SHA256 signature")
-    notice_timeout_s: float = Field(2.0, gt=0, le=10, description="one webhook call, seconds")
+    notice_timeout_s: float = Field(2.0, gt=0, le=10, description="one webhook call, or one write for the streams, seconds")
     review_url: str | None = Field(None, description='address behind "review your context memory"')
 
     # sweeper

@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
-from pydantic import Field, SecretStr
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings
+
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""Signatures by a private key, which whoever checks them does not have."""
+MIN_SECRET_CHARS: Final = 32
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def split_address(address: str) -> tuple[str, int] | None:
+    """Host and port of ``host:port`` (``[::1]:80``); None where it is not one."""
+    host, _, port = address.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host if ":" not in host else ""
+    if not bare or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 65_536:
+        return None
+    return bare, int(port)
 
 
 class ApiSettings(BaseSettings):
@@ -38,6 +57,9 @@ class ApiSettings(BaseSettings):
     api_max_concurrent: int = Field(400, ge=1, le=100_000, description="requests at once in one process; more have to come back")
     api_max_streams: int = Field(1000, ge=1, le=100_000, description="open event streams in one process")
 
+    # notices
+    notice_stream: bool = Field(True, description="notices go to the streams of the API")
+
     # forgetting
     forget_settle_s: float | None = Field(
         None,
@@ -45,3 +67,54 @@ class ApiSettings(BaseSettings):
         le=86_400,
         description="after an erasure, wait this long for what was under way and delete that too; default: the longest step",
     )
+
+    @field_validator("api_address")
+    @classmethod
+    def _check_api_address(cls, value: str) -> str:
+        if split_address(value) is None:
+            raise PydanticCustomError("address", "must be host:port with a port of 1 to 65535, for instance 127.0.0.1:8720")
+        return value
+
+    @field_validator("public_url", "temporal_ui_url", "oidc_issuer", "oidc_jwks_url")
+    @classmethod
+    def _check_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        try:
+            url = urlsplit(value)
+            usable = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
+            bare = url.username is None and not url.query and not url.fragment
+        except ValueError:
+            usable = bare = False
+        if not usable or not bare:
+            raise PydanticCustomError("url", "must be an address https://host/… without user, password, query or fragment")
+        return value
+
+    @field_validator("oidc_issuer", "oidc_jwks_url")
+    @classmethod
+    def _check_encrypted(cls, value: str | None) -> str | None:
+        # Whoever can change these answers on their way can sign in as anybody.
+        if value is not None and value.startswith("http:") and urlsplit(value).hostname not in _LOOPBACK:
+            raise PydanticCustomError("https", "must be an https:// address (http:// only on this machine)")
+        return value
+
+    @field_validator("oidc_algorithms")
+    @classmethod
+    def _check_algorithms(cls, value: str) -> str:
+        names = [name.strip() for name in value.split(",") if name.strip()]
+        wrong = sorted(set(names) - set(ALGORITHMS))
+        if not names or wrong:
+            told = f"not {wrong[0][:20]!r}; " if wrong else ""
+            raise PydanticCustomError(
+                "algorithms", "{told}names, by commas, of: {all}", {"told": told, "all": ", ".join(ALGORITHMS)}
+            )
+        return ",".join(names)
+
+    @field_validator("session_secret")
+    @classmethod
+    def _check_secret(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and len(value.get_secret_value()) < MIN_SECRET_CHARS:
+            raise PydanticCustomError(
+                "secret", "must have at least {n} characters, for instance of: openssl rand -base64 48", {"n": MIN_SECRET_CHARS}
+            )
+        return value

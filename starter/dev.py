@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import quote
 
 import structlog
 from pydantic import SecretStr
@@ -30,6 +29,7 @@ from memory.stores.folder_lock import FolderLock
 from memory.stores.migrations import migrate
 from memory.stores.vectors import serve_vectors
 from starter.engines import Engine, S3Server, TemporalServer
+from starter.heartbeat import announced
 from starter.metrics import metrics_runtime
 from starter.schedules import ensure_schedules
 from starter.temporal import connect
@@ -137,6 +137,7 @@ class LocalStack:
         self.client = await connect(self.settings, address=temporal.address, namespace=temporal.namespace, runtime=runtime)
         self.parts = await self._stack.enter_async_context(open_collaborators(self.settings, self.client))
         await check_dependencies(self.settings, self.client, self.parts)
+        await self._stack.enter_async_context(announced(self.parts.processes, kind="worker", settings=self.settings))
         for worker in build_workers(self.client, self.settings, build_activities(self.parts)):
             await self._stack.enter_async_context(worker)
         await ensure_schedules(self.client, self.settings)
@@ -221,12 +222,6 @@ async def _check_model(settings: Settings) -> None:
         models.model(settings.language_model)
     finally:
         await models.aclose()
-
-
-def workflow_url(web_ui: str, namespace: str, workflow_id: str, run_id: str | None = None) -> str:
-    """Address of a workflow, or of one of its runs, in the Temporal Web UI."""
-    base = f"{web_ui}/namespaces/{quote(namespace, safe='')}/workflows/{quote(workflow_id, safe='')}"
-    return f"{base}/{quote(run_id, safe='')}/history" if run_id else base
 
 
 def write_dev_file(path: Path, content: Mapping[str, Any]) -> None:

@@ -19,11 +19,15 @@ class ErasureLedger(Protocol):
 
     async def open(self, scope: Scope, *, erasure_id: str, requested_by: str, now: datetime) -> Erasure:
         """Record the wish and mark the user as being forgotten, in one transaction: from its commit on nothing of the user is
-        recorded. While one is open, that one is returned and nothing is written."""
+        recorded. While one is open, that one is returned and nothing is written.
+
+        ``requested_by``: at most 100 characters, for instance ``user`` or ``admin``; it stays in the receipt, so an id of the user
+        in it is left out.
+        """
         ...
 
     async def subject(self, tenant: str, erasure_id: str) -> Scope | None:
-        """Who is to be forgotten; None once it is done, or for an unknown id."""
+        """Who is to be forgotten; None once it is done. Raises InvalidInput for an unknown id."""
         ...
 
     async def erasure(self, tenant: str, erasure_id: str) -> Erasure | None: ...
@@ -36,15 +40,24 @@ class ErasureLedger(Protocol):
         """(tenant, erasure id) of all that are not done, for the sweeper."""
         ...
 
-    async def erase_rows(self, scope: Scope) -> Mapping[str, int]:
+    async def erase_rows(self, scope: Scope, *, erasure_id: str | None = None) -> Mapping[str, int]:
         """Delete all rows of the user, in bounded transactions. Returns rows by table; run again it finds what came meanwhile.
 
-        Rows of the user's teams stay: they are the teams'. The mark and the receipts stay.
+        Rows of the user's teams stay: they are the teams'. The mark and the receipts stay. Nothing of what was deleted is left in
+        the files of SQLite; PostgreSQL overwrites dead rows with its vacuum.
+
+        Args:
+            erasure_id: whose receipt counts them, each in the transaction that deletes it: ``rows.<table>``.
         """
         ...
 
     async def add_counts(self, tenant: str, erasure_id: str, counts: Mapping[str, int], *, step: str) -> None:
-        """Add to the receipt; the same ``step`` again changes nothing."""
+        """Add to the receipt; the same ``step`` again changes nothing. Say it before deleting: a step that is cut short and
+        repeated finds less."""
+        ...
+
+    async def note(self, tenant: str, erasure_id: str, what: str, problem: str | None) -> None:
+        """What holds the erasure up at ``what``, for instance ``objects``; None: nothing any more. No content, no id of the user."""
         ...
 
     async def erased(self, tenant: str, erasure_id: str, *, now: datetime) -> Erasure:
@@ -52,7 +65,8 @@ class ErasureLedger(Protocol):
         ...
 
     async def done(self, tenant: str, erasure_id: str, *, problems: Sequence[str], now: datetime) -> Erasure:
-        """Nothing is left: the user's id goes from the receipt, and recording is possible again for what happens from now on."""
+        """Nothing is left: the user's id goes from the receipt, and recording is possible again for what is handed over from now
+        on. ``problems``: what could not be deleted."""
         ...
 
 
@@ -120,6 +134,10 @@ class NoticeBox(Protocol):
 
     async def put(self, notice: Notice, *, now: datetime) -> None:
         """The same key of the same user again changes nothing."""
+        ...
+
+    async def put_all(self, notices: Sequence[Notice], *, now: datetime) -> None:
+        """As :meth:`put`, in this order and in one transaction."""
         ...
 
     async def since(self, moment: datetime, *, limit: int = 1_000) -> Sequence[BoxedNotice]:

@@ -1,4 +1,6 @@
-"""Notice sinks: the log, and a signed webhook. What a receiver needs is in :func:`verify_signature`.
+"""Notice sinks: the log, the box for the streams of the API, and a signed webhook.
+
+What a receiver of webhooks needs is in :func:`verify_signature`.
 
 A webhook call is a POST of JSON (:func:`notice_payload`) with the headers
 
@@ -18,12 +20,14 @@ import json
 import logging
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
 
 from memory.model.errors import AfterturnError, InvalidInput, InvalidSettings, MemoryUnavailable
 from memory.ports import Notice, Notifier
+from memory.ports.service import NoticeBox
 from memory.settings import Settings
 
 SIGNATURE_HEADER = "X-Afterturn-Signature"
@@ -117,6 +121,33 @@ class WebhookNotifier:
             self._client = None
 
 
+class BoxNotifier:
+    """Into the box in the database, from where the API's processes take them to their streams.
+
+    Args:
+        timeout_s: the whole write, the wait for the database included.
+    """
+
+    def __init__(self, box: NoticeBox, *, timeout_s: float) -> None:
+        self._box = box
+        self._timeout_s = timeout_s
+
+    @property
+    def name(self) -> str:
+        return "stream"
+
+    async def send(self, notice: Notice) -> None:
+        """Raises MemoryUnavailable when the database is away or too slow."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._box.put(notice, now=datetime.now(UTC))
+        except TimeoutError:
+            raise MemoryUnavailable(f"the notice box did not take it within {self._timeout_s:g} s") from None
+
+    async def aclose(self) -> None:
+        """The box is closed by whoever opened it."""
+
+
 class FanOut:
     """Every notice to every sink at once; one that fails does not keep it from the others."""
 
@@ -148,11 +179,16 @@ class FanOut:
                 await close()
 
 
-def build_notifier(settings: Settings) -> FanOut:
-    """All sinks that the settings name; none of them is a valid choice. Raises InvalidSettings."""
+def build_notifier(settings: Settings, box: NoticeBox | None = None) -> FanOut:
+    """All sinks that the settings name; none of them is a valid choice. Raises InvalidSettings.
+
+    ``box``: what the streams of the API are fed from; without one they get nothing.
+    """
     sinks: list[Notifier] = []
     if settings.notice_log:
         sinks.append(LogNotifier())
+    if settings.notice_stream and box is not None:
+        sinks.append(BoxNotifier(box, timeout_s=settings.notice_timeout_s))
     if settings.notice_webhook_url is not None:
         secret = settings.notice_webhook_secret
         sinks.append(

@@ -27,6 +27,7 @@ from memory.stores.notices import (
     sign,
     verify_signature,
 )
+from memory.stores.tables import build_tables
 
 SECRET = "a shared secret"
 GUARD_S = 20.0
@@ -264,6 +265,24 @@ class TestBuildNotifier:
         assert build_notifier(load_settings({}, notice_log=False)).sinks == ()
         both = build_notifier(load_settings({}, notice_webhook_url="https://example.test/x", notice_webhook_secret="s"))
         assert both.name == "log+webhook"
+
+    async def test_with_a_box_they_go_to_the_streams_too(self) -> None:
+        tables = build_tables("sqlite://")
+        try:
+            assert build_notifier(load_settings({}), tables.notices).name == "log+stream"
+            assert build_notifier(load_settings({}, notice_stream=False), tables.notices).name == "log"
+            await build_notifier(load_settings({}), tables.notices).send(NOTICE)
+            [boxed] = await tables.notices.of_user(NOTICE.scope, after=0)
+            assert boxed.notice == NOTICE
+        finally:
+            await tables.aclose()
+
+    async def test_a_box_that_is_away_keeps_no_other_sink_from_its_notice(self, caplog: pytest.LogCaptureFixture) -> None:
+        tables = build_tables("sqlite://")
+        await tables.aclose()
+        with caplog.at_level("INFO"), pytest.raises(MemoryUnavailable, match="1 of 2 notice sinks failed: stream"):
+            await build_notifier(load_settings({}), tables.notices).send(NOTICE)
+        assert any("updating_started" in message for message in caplog.messages)
 
     def test_a_url_without_a_secret_is_refused(self) -> None:
         with pytest.raises(InvalidSettings, match="AFTERTURN_NOTICE_WEBHOOK_SECRET"):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, delete, func, select
+from sqlalchemy import Connection, Row, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from memory.model.errors import InvalidInput
@@ -30,14 +30,27 @@ class SqlNoticeBox(NoticeBox):
         self._put = upsert(NOTICES).on_conflict_do_nothing(index_elements=["tenant", "user_id", "notice_key"])
 
     async def put(self, notice: Notice, *, now: datetime) -> None:
-        row = {
-            "tenant": notice.scope.tenant,
-            "user_id": notice.scope.user,
-            "notice_key": notice.key,
-            "body": _body(notice),
-            "recorded_at": now,
-        }
-        await self._database.write(lambda c: c.execute(self._put, row))
+        await self.put_all([notice], now=now)
+
+    async def put_all(self, notices: Sequence[Notice], *, now: datetime) -> None:
+        rows = [
+            {
+                "tenant": notice.scope.tenant,
+                "user_id": notice.scope.user,
+                "notice_key": notice.key,
+                "body": _body(notice),
+                "recorded_at": now,
+            }
+            for notice in notices
+        ]
+
+        def work(connection: Connection) -> None:
+            # One by one: of rows that go together, the numbers need not follow their order.
+            for row in rows:
+                connection.execute(self._put, row)
+
+        if rows:
+            await self._database.write(work)
 
     async def since(self, moment: datetime, *, limit: int = 1_000) -> Sequence[BoxedNotice]:
         return await self._read(_C.recorded_at >= moment, limit=limit)
