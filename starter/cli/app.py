@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from starter.cli import contacts, engines, events, facts, knowledge, library, operate, profiles, spaces, windows
+from starter.cli import contacts, engines, events, facts, knowledge, library, mcp, operate, profiles, spaces, tokens, windows
 from starter.cli.output import write
 from starter.cli.state import state_of
 
@@ -57,3 +57,5 @@ facts.register(app)
 contacts.register(app)
 library.register(app)
 knowledge.register(app)
+mcp.register(app)
+tokens.register(app)
