@@ -15,11 +15,11 @@ from memory.model.errors import InvalidInput
 from memory.model.federation import LEFT_OUT
 from memory.model.ids import new_id, short_hash
 from memory.model.knowledge import PERSONAL, AddRows, CreateTable, FilterQuery, Row, Table, TableChange, ToolProblem
-from memory.model.knowledge_loop import Limits, Loop, LoopState, Operation
+from memory.model.knowledge_loop import Entry, Limits, Loop, LoopState, Operation
 from memory.model.knowledge_names import name_key
 from memory.model.owner import Owner, View
 from memory.model.scope import Scope
-from memory.ports import Directory
+from memory.ports import Directory, Position
 from memory.ports.knowledge import KnowledgeTables, Repeated
 from starter.loops import Loops, Request
 from starter.steering import SteerableHandle
@@ -129,10 +129,25 @@ class Knowledge:
         await self._loops.start(scope, loop)
         return SteerableHandle(self._loops, scope, loop)
 
-    async def loops(self, who: Who, *, running: bool = False, limit: int = 50) -> tuple[Loop, ...]:
-        """The user's loops, newest first, those within others included; ``running``: only those that have not ended."""
+    async def loop(self, who: Who, loop_id: str) -> Loop | None:
+        """The request and how it ended, as it is recorded; nothing is started. None: the user has no such loop."""
+        return await self._loops.store.loop(scope_of(who), loop_id)
+
+    async def entries(self, who: Who, loop_id: str, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
+        """A page of what was said and done in a loop, beyond entry ``after``; nothing is started."""
+        return tuple(await self._loops.store.entries(scope_of(who), loop_id, after=after, limit=checked_limit(limit)))
+
+    async def loops(self, who: Who, *, running: bool = False, after: Position | None = None, limit: int = 50) -> tuple[Loop, ...]:
+        """The user's loops, newest first, those within others included.
+
+        Args:
+            who: the user.
+            running: only those that have not ended.
+            after: for the next page: the last loop of this one.
+            limit: 1 to 1,000.
+        """
         state = LoopState.RUNNING if running else None
-        return tuple(await self._loops.store.loops(scope_of(who), state=state, limit=checked_limit(limit)))
+        return tuple(await self._loops.store.loops(scope_of(who), state=state, after=after, limit=checked_limit(limit)))
 
     # -------------------------------------------------------------------------------------------------------------- tables
 

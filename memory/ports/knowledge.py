@@ -17,6 +17,7 @@ from memory.model.knowledge_loop import Entry, Loop, LoopState
 from memory.model.owner import Owner, View
 from memory.model.scope import Scope
 from memory.ports.pipeline import Usage
+from memory.ports.records import Position
 
 
 class Repeated(dict[str, Any]):
@@ -77,9 +78,15 @@ class LoopStore(Protocol):
     async def loop(self, scope: Scope, loop_id: str) -> Loop | None: ...
 
     async def loops(
-        self, scope: Scope, *, state: LoopState | None = None, parent: str | None = None, limit: int = 50
+        self,
+        scope: Scope,
+        *,
+        state: LoopState | None = None,
+        parent: str | None = None,
+        after: Position | None = None,
+        limit: int = 50,
     ) -> Sequence[Loop]:
-        """Newest first. ``parent``: only those with this one."""
+        """Newest first. ``parent``: only those with this one. ``after``: only those behind this place."""
         ...
 
     async def of_windows(self, scope: Scope | None, *, after: datetime, before: datetime, limit: int = 50) -> Sequence[WindowLoop]:

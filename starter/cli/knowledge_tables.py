@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import sys
 from pathlib import Path
@@ -26,11 +24,10 @@ from starter.cli.state import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from memory.model.knowledge import ColumnType
+    from starter.table_files import Format
 
-FORMATS = ("csv", "json")
 MAX_IMPORT_BYTES = 256 * 1024 * 1024
 
 
@@ -97,23 +94,15 @@ def show(
     async def work(state: State) -> None:
         async with open_client(state.settings()) as client:
             rows = await client.knowledge.show(scope_of(tenant, user), table, where=where, offset=offset, limit=limit)
+        from starter.table_files import cell, names_of
+
         if as_json:
             emit_json(rows)
         else:
-            names = _names(rows)
-            print_table(names, [[_cell(row.get(name)) for name in names] for row in rows], empty="no row")
+            names = names_of(rows)
+            print_table(names, [[cell(row.get(name)) for name in names] for row in rows], empty="no row")
 
     run(work(state_of(ctx)))
-
-
-def _names(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row))
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def export(
@@ -128,11 +117,10 @@ def export(
     kind = _format(form, output)
 
     async def work(state: State) -> list[dict[str, Any]]:
-        from memory.model.knowledge import SOURCE_FIELD
+        from starter.table_files import without_source
 
         async with open_client(state.settings()) as client:
-            rows = client.knowledge.export(scope_of(tenant, user), table)
-            return [{name: value for name, value in row.items() if name != SOURCE_FIELD} async for row in rows]
+            return [without_source(row) async for row in client.knowledge.export(scope_of(tenant, user), table)]
 
     rows = run(work(state_of(ctx)))
     text = json.dumps(rows, ensure_ascii=False, indent=1) + "\n" if kind == "json" else _as_csv(rows)
@@ -143,13 +131,13 @@ def export(
         write(f"{len(rows)} rows in {output}\n")
 
 
-def _format(given: str | None, path: Path | None) -> str:
+def _format(given: str | None, path: Path | None) -> Format:
     from memory.model.errors import InvalidInput
 
     kind = given or (path.suffix.lower().lstrip(".") if path is not None else "") or "csv"
-    if kind not in FORMATS:
-        raise InvalidInput(f"the format is csv or json, not {ascii(kind)[:20]}; give --format")
-    return kind
+    if kind == "csv" or kind == "json":
+        return kind
+    raise InvalidInput(f"the format is csv or json, not {ascii(kind)[:20]}; give --format")
 
 
 def _write_file(path: Path, text: str) -> None:
@@ -162,13 +150,10 @@ def _write_file(path: Path, text: str) -> None:
 
 
 def _as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Strings as they are, other values as JSON; None is an empty cell."""
-    names = _names(rows)
-    out = io.StringIO(newline="")
-    writer = csv.writer(out)
-    writer.writerow(names)
-    writer.writerows([[_cell(row.get(name)) for name in names] for row in rows])
-    return out.getvalue()
+    from starter.table_files import csv_lines, names_of
+
+    names = names_of(rows)
+    return csv_lines([names, *([row.get(name) for name in names] for row in rows)])
 
 
 def import_file(
@@ -190,45 +175,30 @@ def import_file(
     """Add the rows of a file to a table. Unique keys are given anew; `knowledge ingest` adds nothing twice."""
     kind = _format(form, None if file == "-" else Path(file))
     name = table or _name_of(file)
-    rows = _rows_of(_read(file), kind)
+    data = _read(file)
 
     async def work(state: State) -> int:
-        from memory.model.knowledge import BUILT_IN, CreateTable
-        from starter.ingest_columns import column_type
+        from starter.table_files import import_file as add_file
+        from starter.table_files import rows_of_file
 
+        rows = rows_of_file(data, kind)
         async with open_client(state.settings()) as client:
-            who = None if built_in else scope_of(tenant, user)
-            known = await client.knowledge.tables(scope_of(tenant, user))
-            same = [one for one in known if one.name.casefold() == name.casefold()]
-            keys = {one.unique_key for one in same} | {"row_id"}
-            kept = [{column: value for column, value in row.items() if column not in keys} for row in rows]
-            place = BUILT_IN if built_in else destination
-            types = {column.name: column.type for one in same if one.source == place for column in one.columns}
-            columns: dict[str, Sequence[Any]] = {}
-            if kind == "csv":
-                columns = {column: _typed([row[column] for row in kept], types.get(column)) for column in kept[0]} if kept else {}
-                kept = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-            kinds = {column: column_type(values) for column, values in columns.items()}
-            create = CreateTable(name, description, kinds or None)
-            return await client.knowledge.import_rows(who, name, kept, destination=destination, create=create)
+            return await add_file(
+                client.knowledge,
+                scope_of(tenant, user),
+                name,
+                rows,
+                kind,
+                destination=destination,
+                description=description,
+                built_in=built_in,
+            )
 
     added = run(work(state_of(ctx)))
     if as_json:
         emit_json({"table": name, "added": added})
     else:
         write(f"{added} rows added to {name}\n")
-
-
-def _typed(values: Sequence[Any], type_: ColumnType | None) -> Sequence[Any]:
-    """Cells of a CSV as the column takes them that is there. Where one does not fit, adding it says which."""
-    from starter.ingest_columns import Unfit, fitted, typed_column
-
-    if type_ is not None:
-        try:
-            return [fitted(value, type_) for value in values]
-        except Unfit:
-            pass
-    return typed_column(values)
 
 
 def _name_of(file: str) -> str:
@@ -254,33 +224,3 @@ def _read(file: str) -> bytes:
     if len(data) > MAX_IMPORT_BYTES:
         raise InvalidInput(f"the file has more than {MAX_IMPORT_BYTES} bytes; split it")
     return data
-
-
-def _rows_of(data: bytes, kind: str) -> list[dict[str, Any]]:
-    """Rows of a file that `export` wrote, or of any with a header or names: names become snake_case."""
-    from pydantic import TypeAdapter, ValidationError
-
-    from memory.files.readers import Unreadable, read
-    from memory.model.errors import InvalidInput
-    from starter.ingest_columns import SOURCES, column_names
-
-    keep = ("row_id", *SOURCES)
-    if kind == "csv":
-        notes: list[str] = []
-        try:
-            parts = list(read("csv", data, notes))
-        except (Unreadable, csv.Error) as error:
-            raise InvalidInput(f"the file is no CSV that can be read: {error}") from None
-        if not parts:
-            raise InvalidInput("the file has no rows; the first line of a CSV names the columns")
-        if cut := next((note for note in notes if " cut to " in note), None):
-            raise InvalidInput(f"{cut}: split the file")
-        names = column_names(parts[0].header, keep=keep)
-        return [dict(zip(names, row, strict=True)) for row in parts[0].rows]
-    try:
-        rows = TypeAdapter(list[dict[str, Any]]).validate_json(data)
-    except ValidationError:
-        raise InvalidInput("the file is not a JSON list of objects, one per row") from None
-    given = list(dict.fromkeys(key for row in rows for key in row))
-    named = dict(zip(given, column_names(given, keep=keep), strict=True))
-    return [{named[key]: value for key, value in row.items()} for row in rows]

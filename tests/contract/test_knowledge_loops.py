@@ -12,7 +12,7 @@ import pytest
 
 from memory.model.errors import InvalidInput, StoreUnavailable
 from memory.model.knowledge_loop import Entry, EntryKind, Limits, Loop, LoopState, Operation
-from memory.ports import Usage
+from memory.ports import Position, Usage
 from memory.ports.knowledge import LoopStore
 from memory.stores.tables import Tables, build_tables
 from memory.stores.tables.loops import MAX_BODY_BYTES, MAX_ENTRIES
@@ -115,6 +115,12 @@ class TestOpening:
         assert [loop.loop_id for loop in await loops.loops(ANN, state=LoopState.RUNNING, limit=2)] == ["l2", "l3"]
         assert [loop.loop_id for loop in await loops.loops(ANN, state=LoopState.DONE)] == ["l1"]
         assert await loops.loops(OTHER_ANN) == []
+        walked: list[str] = []
+        after: Position | None = None
+        while page := await loops.loops(ANN, after=after, limit=1):
+            walked.append(page[0].loop_id)
+            after = Position(page[0].created_at, page[0].loop_id)
+        assert walked == ["l2", "l1", "l3", "l0"]
 
     async def test_what_the_user_said_is_kept_and_nothing_is_not_no_such_thing(self, loops: LoopStore) -> None:
         for number, said in enumerate((None, (), ("Delete Volta.", "No!"))):

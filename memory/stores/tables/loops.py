@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Final, cast
 
-from sqlalchemy import Connection, Row, bindparam, select
+from sqlalchemy import Connection, Row, and_, bindparam, or_, select
 
 from memory.model.errors import InvalidInput
 from memory.model.knowledge_loop import (
@@ -28,7 +28,7 @@ from memory.model.knowledge_loop import (
 from memory.model.owner import Owner
 from memory.model.scope import Scope
 from memory.model.transcript import clean_text
-from memory.ports import Usage
+from memory.ports import Position, Usage
 from memory.ports.knowledge import LoopStore, WindowLoop
 from memory.stores.tables.columns import to_utc
 from memory.stores.tables.engine import Database
@@ -94,7 +94,13 @@ class SqlLoops(LoopStore):
         return await self._database.read(work)
 
     async def loops(
-        self, scope: Scope, *, state: LoopState | None = None, parent: str | None = None, limit: int = 50
+        self,
+        scope: Scope,
+        *,
+        state: LoopState | None = None,
+        parent: str | None = None,
+        after: Position | None = None,
+        limit: int = 50,
     ) -> Sequence[Loop]:
         wanted = select(KNOWLEDGE_LOOPS).order_by(_LOOP.created_at.desc(), _LOOP.loop_id.desc()).limit(checked_limit(limit))
         if state is not None:
@@ -102,6 +108,11 @@ class SqlLoops(LoopStore):
         if parent is not None:
             _check_name(parent)
             wanted = wanted.where(_LOOP.parent == parent)
+        if after is not None:
+            _check_name(after.item_id)
+            moment = to_utc(after.created_at)
+            same = and_(_LOOP.created_at == moment, _LOOP.loop_id < after.item_id)
+            wanted = wanted.where(or_(_LOOP.created_at < moment, same))
         return await self._database.read(lambda c: [_loop(row) for row in Records(c, Owner.user(scope)).rows(wanted)])
 
     async def of_windows(self, scope: Scope | None, *, after: datetime, before: datetime, limit: int = 50) -> Sequence[WindowLoop]:
