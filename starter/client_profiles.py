@@ -9,7 +9,7 @@ from memory.model.errors import InvalidInput
 from memory.model.turn import Outcome
 from starter.client_parts import Parts
 from starter.handles import Handles
-from starter.views import EditResult, ProfileVersion, ProfileView, RerunResult, UserStatus
+from starter.views import EditResult, ProfilePreview, ProfileVersion, ProfileView, RerunResult, UserStatus
 from starter.who import Who, scope_of
 
 
@@ -30,6 +30,15 @@ class ProfileMethods:
                 and ``rollback`` work.
         """
         return await self._handles.get_profile(scope_of(who), space_id=space_id, version=version)
+
+    async def preview_profile(self, who: Who, document: str, *, space_id: str = "default") -> ProfilePreview:
+        """What :meth:`edit_profile` would store of a text, and its size in tokens; nothing is stored.
+
+        Raises:
+            InvalidInput: too large, or not valid Unicode.
+            MemoryUnavailable: the database is away.
+        """
+        return await self._handles.preview_profile(scope_of(who), document, space_id=space_id)
 
     async def profile_at(self, who: Who, version: int) -> ProfileView:
         """The profile at a version; ``exists`` is false where there is no such version. Raises as :meth:`get_profile`."""

@@ -7,7 +7,7 @@ they queue behind a write in progress and never undo a turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -30,7 +30,7 @@ from memory.model.enablement import Enablement
 from memory.model.errors import AfterturnError, InvalidInput, MemoryUnavailable, UnreadableProfile
 from memory.model.ids import encode_segment, new_id, short_hash
 from memory.model.names import EDIT_UPDATE, POST_ANSWER_WORKFLOW, ROLLBACK_UPDATE, SEARCH_STAGE, STATUS_QUERY, TASK_QUEUE
-from memory.model.profile import EMPTY_PROFILE, render_body
+from memory.model.profile import EMPTY_PROFILE, Profile, parse_body, render_body
 from memory.model.redaction import redact
 from memory.model.scope import Scope
 from memory.model.steps import EditRequest, Payload, PostAnswerInput, RollbackRequest, RunStatus, UserRef, WriteReply, WriteStatus
@@ -41,7 +41,7 @@ from memory.profiles import Profiles, ProfileSnapshot
 from memory.settings import Settings
 from starter.loading import Loader, root_of
 from starter.temporal import address_of, ask, temporal_errors, user_search_attributes
-from starter.views import EditResult, ProfileVersion, ProfileView, RerunResult, UserStatus
+from starter.views import EditResult, ProfilePreview, ProfileVersion, ProfileView, RerunResult, UserStatus
 
 T = TypeVar("T")
 
@@ -116,6 +116,18 @@ class Handles:
         return tuple(
             ProfileVersion(v.version, v.etag, v.modified_at, v.cause, v.size, v.is_latest)
             for v in await self._profiles.history(scope, root, limit=limit)
+        )
+
+    async def preview_profile(self, scope: Scope, document: str, *, space_id: str) -> ProfilePreview:
+        facts = await self._directory.facts(scope, space_id)
+        profile, removed = await asyncio.to_thread(_as_stored, document)
+        body = await asyncio.to_thread(render_body, profile)
+        return ProfilePreview(
+            profile=profile,
+            tokens=await self._loader.count(self._loader.counter(facts.space), body),
+            max_tokens=facts.space.max_tokens,
+            size=len(document.encode("utf-8")),
+            removed=removed,
         )
 
     async def enablement(self, scope: Scope, *, space_id: str, allow_user_memory: bool, web_search: bool | None) -> Enablement:
@@ -316,6 +328,19 @@ def _named(edit_id: str | None) -> str:
 
 def _editable(document: str) -> str:
     """The text that is staged: without what no store may have. Raises InvalidInput."""
+    text = redact(_checked(document)).text
+    # Whoever deletes all of the text wants an empty memory, and an empty file is never stored.
+    return text if text.strip() else render_body(EMPTY_PROFILE)
+
+
+def _as_stored(document: str) -> tuple[Profile, Mapping[str, int]]:
+    """The profile that a save of this text would store, and the secrets that it would take out. Raises InvalidInput."""
+    redacted = redact(_checked(document))
+    return parse_body(redacted.text), redacted.kinds
+
+
+def _checked(document: str) -> str:
+    """Without what is no text. Raises InvalidInput."""
     try:
         size = len(document.encode("utf-8"))
     except UnicodeEncodeError as error:
@@ -326,6 +351,4 @@ def _editable(document: str) -> str:
         raise InvalidInput(
             f"the document has {size} bytes of UTF-8; at most {MAX_DOCUMENT_BYTES} are accepted; nothing was changed"
         )
-    text = redact(clean_text(document)).text
-    # Whoever deletes all of the text wants an empty memory, and an empty file is never stored.
-    return text if text.strip() else render_body(EMPTY_PROFILE)
+    return clean_text(document)

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from memory.model.enablement import Enablement
+from memory.model.profile import Profile
 from memory.model.steps import WriteStatus
 from memory.ports import TurnSummary
 
@@ -113,6 +114,18 @@ class ProfileView:
     max_tokens: int
     cause: str | None = None
     """What wrote this version, for instance ``turn``, ``edit``, ``rollback``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilePreview:
+    """What a save of a text would store. ``removed``: how many secrets of each kind would be taken out."""
+
+    profile: Profile = field(repr=False)
+    tokens: int
+    max_tokens: int
+    size: int
+    """Bytes of UTF-8 of the text as it was given."""
+    removed: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
