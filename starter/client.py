@@ -42,6 +42,7 @@ from starter.pieces import EventsPiece
 from starter.recording import Recorder
 from starter.records import Records
 from starter.relay import NoticeRelay, OnNotice
+from starter.roots import Roots
 from starter.signals import TurnSignaller
 from starter.views import (
     DrainResult,
@@ -69,6 +70,7 @@ class MemoryClient(ProfileMethods):
     Attributes:
         windows: where the log of events stands, what windows took from it; rerun, transcripts handed in.
         knowledge: tables in the words of their users: ask, update, refactor (see :class:`starter.knowledge.Knowledge`).
+        roots: where a company's profiles lie (see :class:`starter.roots.Roots`); for administrators.
         contacts, tasks, guidance, functions: what was learned of people, of what is to be done, of how it is done.
         facts, search_facts, fact_history, add_facts, forget_facts: see :class:`starter.record_facts.Facts`.
         search_events, usage, route, set_teams, teams: see :class:`starter.records.Records`.
@@ -133,6 +135,7 @@ class MemoryClient(ProfileMethods):
             waker=self._window_waker,
             temporal=self._connected,
         )
+        self.roots = Roots(parts.directory, parts.profiles.is_unused)
         loops = Loops(settings, store=parts.loops, directory=parts.directory, temporal=self._connected)
         self.knowledge = Knowledge(loops, parts.knowledge, parts.directory)
         records = Records(directory=parts.directory, stores=parts.stores, index=parts.index, usage=parts.usage, loops=loops)

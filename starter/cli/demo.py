@@ -114,7 +114,7 @@ async def _demo(
     from starter.cli.demo_view import report_json, show_end, show_start
     from starter.demo_events import play_events
     from starter.demo_knowledge import play_knowledge
-    from starter.dev import workflow_url
+    from starter.web_ui import workflow_url
 
     started = asyncio.get_running_loop().time()
     console = stderr() if as_json else stdout()

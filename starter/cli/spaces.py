@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from memory.model.directory import SpaceSettings
     from memory.settings import Settings
     from memory.stores.tables import Tables
+    from starter.roots import Roots
 
 SpaceArgument = Annotated[str, typer.Argument(help="The space.", show_default=True)]
 SpaceOption = Annotated[str, typer.Option("--space", help="The space.", show_default=True)]
@@ -252,17 +253,15 @@ def roots_rename(
 
 async def _roots_rename(state: State, tenant: str, folder: str, new_folder: str, *, as_json: bool) -> None:
     _checked({"root_folder": new_folder})
-    async with _tables(state) as (tables, settings):
-        active = await _must_exist(tables, tenant, folder)
-        nothing = await _nothing_in_it(settings, tenant, folder, active)
-        renamed = await tables.directory.rename_root(tenant, folder, new_folder, nothing_in_it=nothing)
-        left = [root.folder for root in await tables.directory.roots(tenant) if root.active]
+    async with _roots(state) as roots:
+        done = await roots.rename(tenant, folder, new_folder)
+    renamed = done.root
     if as_json:
-        emit_json({"folder": renamed.folder, "active": renamed.active, "active_roots": left})
+        emit_json({"folder": renamed.folder, "active": renamed.active, "active_roots": list(done.active)})
         return
     write(f"{folder} is now {new_folder}{'' if renamed.active else ' and set aside'}\n")
-    if len(active) > 1:
-        write(f"profiles under {folder}/ stay where they are and are not used; active: {' and '.join(left)}\n")
+    if len(done.was_active) > 1:
+        write(f"profiles under {folder}/ stay where they are and are not used; active: {' and '.join(done.active)}\n")
 
 
 def roots_remove(
@@ -282,38 +281,32 @@ def roots_remove(
 
 
 async def _roots_remove(state: State, tenant: str, folder: str, *, as_json: bool) -> None:
-    async with _tables(state) as (tables, settings):
-        active = await _must_exist(tables, tenant, folder)
-        nothing = await _nothing_in_it(settings, tenant, folder, active)
-        await tables.directory.remove_root(tenant, folder, nothing_in_it=nothing)
+    async with _roots(state) as roots:
+        await roots.remove(tenant, folder)
     if as_json:
         emit_json({"folder": folder, "active": False})
         return
     write(f"{folder} is removed; nothing was deleted from the object store\n")
 
 
-async def _nothing_in_it(settings: Settings, tenant: str, folder: str, active: list[str]) -> bool:
-    """Whether no profile lies under the root; asked only where it matters, since it takes the object store."""
-    if active != [folder]:
-        return False
-    from memory.profiles import Profiles
-    from memory.stores.objects.minio import MinioObjectStore
+@asynccontextmanager
+async def _roots(state: State) -> AsyncGenerator[Roots]:
+    """The object store is met only where it matters whether a root is empty."""
+    from starter.roots import Roots
 
-    store = MinioObjectStore.from_settings(settings)
-    try:
-        return await Profiles(store, bucket_prefix=settings.bucket_prefix).is_unused(tenant, folder)
-    finally:
-        await store.aclose()
+    async with _tables(state) as (tables, settings):
 
+        async def is_unused(tenant: str, folder: str) -> bool:
+            from memory.profiles import Profiles
+            from memory.stores.objects.minio import MinioObjectStore
 
-async def _must_exist(tables: Tables, tenant: str, folder: str) -> list[str]:
-    """The company's active roots, the folder among them."""
-    from memory.model.errors import InvalidInput
+            store = MinioObjectStore.from_settings(settings)
+            try:
+                return await Profiles(store, bucket_prefix=settings.bucket_prefix).is_unused(tenant, folder)
+            finally:
+                await store.aclose()
 
-    known = [root.folder for root in await tables.directory.roots(tenant) if root.active]
-    if folder not in known:
-        raise InvalidInput(f"there is no active root {folder[:63]!r}; there are: {', '.join(known) or 'none'}")
-    return known
+        yield Roots(tables.directory, is_unused)
 
 
 # ----------------------------------------------------------------------------------------------------- enablement, settings
