@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from api.answers import Json
 from memory.model.errors import (
     AfterturnError,
     FolderInUse,
@@ -83,8 +84,9 @@ class NotFound(ApiError):
 
 
 class TooMany(ApiError):
-    def __init__(self, detail: str, *, retry_after_s: float) -> None:
-        super().__init__(429, "too-many-requests", detail, headers={"Retry-After": str(max(1, round(retry_after_s)))})
+    def __init__(self, detail: str, *, retry_after_s: float, headers: Mapping[str, str] | None = None) -> None:
+        wait = {"Retry-After": str(max(1, round(retry_after_s)))}
+        super().__init__(429, "too-many-requests", detail, headers={**(headers or {}), **wait})
 
 
 STATUSES: Final[tuple[tuple[type[AfterturnError], int, str], ...]] = (
@@ -109,7 +111,7 @@ def problem(
     given = dict(headers or {})
     if status == 503:
         given.setdefault("Retry-After", "2")
-    return JSONResponse(body, status, headers=given, media_type=PROBLEM_JSON)
+    return Json(body, status, headers=given, media_type=PROBLEM_JSON)
 
 
 def of_error(error: AfterturnError) -> JSONResponse:

@@ -131,6 +131,10 @@ class Profiles:
         """Prove that the store honours conditional writes and keeps versions. Raises InvalidSettings or StoreUnavailable."""
         await self._store.check(self.check_bucket)
 
+    async def ping(self) -> None:
+        """Whether the store answers, by one request; creates nothing. Raises StoreUnavailable."""
+        await self._store.list(self.check_bucket, "", limit=1)
+
     async def is_unused(self, tenant: str, root: str) -> bool:
         """Whether nothing lies under the root (any more); versions below a delete marker do not count."""
         return not await self._store.list(self.bucket(tenant), f"{_checked_root(root)}/", limit=1)

@@ -17,7 +17,7 @@ from memory.profiles import Profiles
 from memory.retrieval import SearchIndex
 from memory.settings import Settings
 from memory.stores.objects.minio import MinioObjectStore
-from memory.stores.tables import build_tables
+from memory.stores.tables import Tables, build_tables
 from starter.search import open_search, stores_of
 from starter.temporal import connect, connect_options
 
@@ -63,10 +63,10 @@ def shared_parts(parts: Collaborators, client: Client) -> Parts:
     )
 
 
-def build_parts(settings: Settings) -> Parts:
-    """Connects to nothing. Raises InvalidSettings."""
+def build_parts(settings: Settings, tables: Tables | None = None) -> Parts:
+    """Connects to nothing. ``tables``: those of the caller, which ``close`` closes too. Raises InvalidSettings."""
     connect_options(settings)  # a configuration that cannot be read stops the start, not the first turn
-    tables = build_tables(settings)
+    tables = tables or build_tables(settings)
     store = MinioObjectStore.from_settings(settings)
     models = build_models(settings)
     index = open_search(settings, tables)

@@ -15,23 +15,31 @@ from memory.model.errors import MemoryUnavailable
 
 logger = logging.getLogger(__name__)
 
-GRACE_S: Final = 5
-"""Requests that run may end within this time when the server stops."""
+GRACE_S: Final = 5.0
 _START_S = 10.0
 
 
 @contextlib.asynccontextmanager
 async def serving(
-    app: Any, *, name: str, host: str = "127.0.0.1", port: int = 0, lifespan: bool = False, **options: Any
+    app: Any,
+    *,
+    name: str,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    lifespan: bool = False,
+    grace_s: float = GRACE_S,
+    **options: Any,
 ) -> AsyncGenerator[str]:
     """Serves an ASGI application and yields ``http://<host>:<port>``.
 
     Args:
-        app: the application.
+        app: the application. An ``asyncio.Event`` at ``app.state.stopping`` is set when the server begins to stop, so that answers
+            without an end of their own can end.
         name: for errors and the log.
         host: an address of this machine.
         port: 0: a free one.
         lifespan: run the application's start-up and shutdown.
+        grace_s: requests that run may end within this time when the server stops.
         options: of ``uvicorn.Config``.
 
     Raises:
@@ -52,7 +60,7 @@ async def serving(
                 server_header=False,
                 lifespan="on" if lifespan else "off",
                 ws="none",
-                timeout_graceful_shutdown=GRACE_S,
+                timeout_graceful_shutdown=max(1, round(grace_s)),
                 **options,
             )
         )
@@ -62,7 +70,7 @@ async def serving(
             shown = f"[{host}]" if ":" in host else host
             yield f"http://{shown}:{listener.getsockname()[1]}"
         finally:
-            await _stop(server, task, name)
+            await _stop(server, task, name, grace_s)
 
 
 class _Server(uvicorn.Server):
@@ -70,6 +78,12 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Generator[None]:
         """Signals are for the process that this is a part of."""
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        stopping = getattr(getattr(self.config.app, "state", None), "stopping", None)
+        if isinstance(stopping, asyncio.Event):
+            stopping.set()
+        await super().shutdown(sockets)
 
 
 async def _started(server: uvicorn.Server, task: asyncio.Task[None], name: str) -> None:
@@ -83,9 +97,9 @@ async def _started(server: uvicorn.Server, task: asyncio.Task[None], name: str) 
         raise MemoryUnavailable(f"{name} does not start within {_START_S:g} s")
 
 
-async def _stop(server: uvicorn.Server, task: asyncio.Task[None], name: str) -> None:
+async def _stop(server: uvicorn.Server, task: asyncio.Task[None], name: str, grace_s: float) -> None:
     server.should_exit = True
-    done, _ = await asyncio.wait({task}, timeout=GRACE_S + 2)
+    done, _ = await asyncio.wait({task}, timeout=grace_s + 2)
     if not done:
         task.cancel()
         await asyncio.wait({task}, timeout=1)
