@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -60,3 +61,7 @@ class MemoryFacts:
     user_allows: bool
     active_roots: tuple[str, ...]
     """No root yet is not a fault: it is provisioned on first use."""
+    forgetting: bool = False
+    """Everything of the user is being deleted: whatever arrives is dropped."""
+    forgotten_before: datetime | None = None
+    """The user was forgotten: what was accepted until then and arrives late is dropped too."""

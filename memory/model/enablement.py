@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 
@@ -13,6 +14,7 @@ from memory.model.ids import MAX_ID_CHARS, encode_segment
 class ReasonCode(StrEnum):
     """Why memory is off, in the order in which reasons are listed."""
 
+    BEING_FORGOTTEN = "being_forgotten"
     FEATURE_FLAG_OFF = "feature_flag_off"
     SPACE_OFF = "space_off"
     WEB_SEARCH_ON = "web_search_on"
@@ -50,6 +52,7 @@ def effective_enablement(
     facts: MemoryFacts,
     allow_user_memory: bool,
     web_search: bool | None,
+    accepted_at: datetime | None = None,
 ) -> Enablement:
     """All conditions at once.
 
@@ -59,12 +62,22 @@ def effective_enablement(
         tenant: the company, encoded as in a Scope: a long outside id cannot be had back from there.
         allow_user_memory: the caller's consent in the turn.
         web_search: whether this turn searches the web; None: as the space says.
+        accepted_at: when what is to be recorded was handed over; what came before the user was forgotten stays forgotten.
     """
     reasons: list[Reason] = []
 
     def off(code: ReasonCode, message: str, remedy: str) -> None:
         reasons.append(Reason(code, message, remedy))
 
+    late = accepted_at is not None and facts.forgotten_before is not None and accepted_at <= facts.forgotten_before
+    if facts.forgetting or late:
+        off(
+            ReasonCode.BEING_FORGOTTEN,
+            "all of the user's memory is being deleted"
+            if facts.forgetting
+            else "all of the user's memory was deleted after this was handed over",
+            "nothing: what happens after the deletion has ended is remembered again",
+        )
     if not is_flagged(feature_flag, tenant):
         off(
             ReasonCode.FEATURE_FLAG_OFF,

@@ -6,7 +6,8 @@
     │   └── LoopEnded           a knowledge loop that has ended cannot be steered any more
     ├── InvalidSettings         a setting is unknown or wrong; names it
     ├── NotPermitted            the caller may not do this
-    │   └── SpendCapReached     the user's model tokens of today are spent
+    │   ├── SpendCapReached     the user's model tokens of today are spent
+    │   └── BeingForgotten      everything of this user is being deleted; nothing new is taken meanwhile
     ├── ProfileConflict         the profile changed since it was read
     ├── RootClash               a company has more than one active memory root
     ├── MemoryUnavailable       something memory needs is away; the turn goes on without it
@@ -63,6 +64,10 @@ class NotPermitted(AfterturnError):
 
 class SpendCapReached(NotPermitted):
     """The user's model tokens of today are spent (``AFTERTURN_DAILY_TOKEN_CAP``); what waits goes on tomorrow (UTC)."""
+
+
+class BeingForgotten(NotPermitted):
+    """Everything of this user is being deleted: nothing of them is written until that is done."""
 
 
 class ProfileConflict(AfterturnError):

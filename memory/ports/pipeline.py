@@ -413,12 +413,15 @@ class Directory(Protocol):
 
     async def spaces(self, tenant: str) -> Mapping[str, SpaceSettings]: ...
 
-    async def set_preference(self, scope: Scope, *, allow_user_memory: bool) -> None: ...
+    async def set_preference(self, scope: Scope, *, allow_user_memory: bool) -> None:
+        """Raises BeingForgotten while everything of the user is being deleted."""
+        ...
 
     async def set_teams(self, scope: Scope, team_ids: Sequence[str], *, read_only: Collection[str] = ()) -> None:
         """The teams that the user belongs to, by outside id; in place of those before.
 
-        ``read_only``: those of them whose knowledge the user reads and does not write.
+        ``read_only``: those of them whose knowledge the user reads and does not write. While everything of the user is being
+        deleted nothing is written: whoever knows the teams says so again.
         """
         ...
 

@@ -57,7 +57,7 @@ class ErasureLedger(Protocol):
         ...
 
     async def note(self, tenant: str, erasure_id: str, what: str, problem: str | None) -> None:
-        """What holds the erasure up at ``what``, for instance ``objects``; None: nothing any more. No content, no id of the user."""
+        """What holds it up at ``what``, for instance ``objects``; None: nothing any more. Names neither content nor user."""
         ...
 
     async def erased(self, tenant: str, erasure_id: str, *, now: datetime) -> Erasure:

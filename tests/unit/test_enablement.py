@@ -134,6 +134,7 @@ def test_the_remedy_names_what_to_change(given: dict[str, bool], name: str) -> N
 
 def test_the_codes_are_stable() -> None:
     assert [code.value for code in ReasonCode] == [
+        "being_forgotten",
         "feature_flag_off",
         "space_off",
         "web_search_on",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -10,7 +11,7 @@ from sqlalchemy import BindParameter, Connection, Row, bindparam, or_, select
 
 from memory.model.contact import Contact, ContactChange
 from memory.model.contact_rules import EDITABLE_FIELDS, checked_field, email_address, email_key, phone_number
-from memory.model.errors import InvalidInput
+from memory.model.errors import BeingForgotten, InvalidInput
 from memory.model.ids import encode_segment
 from memory.model.owner import Owner
 from memory.model.scope import Scope
@@ -151,7 +152,8 @@ class SqlContacts(IndexedRows, ContactStore):
                 records = Records(connection, owner)
                 seed_contacts(records, records.lock(), now=moment)
 
-            await self._database.write(seed)
+            with suppress(BeingForgotten):  # nothing is made anew then, and what is there can be read
+                await self._database.write(seed)
             return await self._database.read(lambda c: work(Records(c, owner)))
         return found[0]
 

@@ -163,6 +163,8 @@ def _set_up_sqlite(connection: sqlite3.Connection, busy_timeout_s: float) -> Non
             time.sleep(0.01)
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute("PRAGMA foreign_keys=ON")
+    # What is deleted is overwritten in the file too: text that a user had deleted must not stay in free pages.
+    connection.execute("PRAGMA secure_delete=ON")
 
 
 class _DeadConnection(Exception):

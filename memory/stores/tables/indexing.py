@@ -97,7 +97,7 @@ class IndexedRows(DocumentSource):
         return await self._database.write(work) if ordered else 0
 
     def _mark_owner(self, records: Records, owner: Owner, marks: Sequence[IndexMark]) -> int:
-        records.lock()
+        records.lock(upkeep=True)
         rows: dict[Any, Row[Any]] = {}
         for some in batches(sorted({self._key_of(mark.document_id) for mark in marks})):
             rows.update((getattr(row, self._id.name), row) for row in records.rows(self._by_id, {"b_ids": some}))
@@ -150,7 +150,7 @@ class IndexedRows(DocumentSource):
 
         def work(connection: Connection) -> int:
             records = Records(connection, owner)
-            records.lock()
+            records.lock(upkeep=True)
             reset = records.update(self._table, values={"indexed_revision": 0, "index_terms": None, "index_length": 0})
             clear_terms(connection, self.kind, tenant=owner.tenant, owner_key=owner.key)
             return reset

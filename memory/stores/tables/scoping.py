@@ -44,12 +44,16 @@ from sqlalchemy.sql.elements import ClauseElement, ColumnClause, TextClause
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.sql.selectable import FromClause, SelectBase
 
+from memory.model.erasure import user_hash
 from memory.model.errors import InvalidInput, NotPermitted
 from memory.model.owner import Owner, View
+from memory.model.scope import Scope
+from memory.stores.tables.forgetting import being_forgotten
 from memory.stores.tables.fragments import Fragment, is_closed
 from memory.stores.tables.rows_knowledge import KNOWLEDGE
 from memory.stores.tables.rows_records import RECORD_OWNERS
 from memory.stores.tables.rows_records import RECORD_TABLES as ITEM_TABLES
+from memory.stores.tables.statements import FORGETTING
 
 BATCH: Final = 500
 """Values in one statement: within the limits of every SQLite."""
@@ -240,12 +244,21 @@ class Records:
         statement = update(table).where(*where, *self._mine(table)).values(values(found))
         return self._connection.execute(statement, execution_options=self._options).rowcount
 
-    def lock(self) -> Row[Any]:
-        """The owner's own row, made where it is missing and held until commit: one writer per owner, others wait."""
+    def lock(self, *, upkeep: bool = False) -> Row[Any]:
+        """The owner's own row, made where it is missing and held until commit: one writer per owner, others wait.
+
+        Args:
+            upkeep: nothing of the user's is written here, only what the index holds is noted.
+
+        Raises BeingForgotten: all that the owner, a user, has is being deleted.
+        """
         key = self._key()
         taken = _LOCK_SQLITE if self._connection.dialect.name == "sqlite" else _LOCK_POSTGRES
-        new = {**key, "last_contact_id": -1, "last_change": 0}
-        return self._connection.execute(taken, new, execution_options=self._options).one()
+        new = {**key, "last_contact_id": -1, "last_change": 0, "b_tenant": key["tenant"], "b_user_hash": _user_hash(**key)}
+        row = self._connection.execute(taken, new, execution_options=self._options).one()
+        if row.forgetting and not upkeep:
+            raise being_forgotten()
+        return row
 
     def _mine(self, table: Table) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
         _check_is_ours(table)
@@ -306,7 +319,12 @@ def _lock(upsert: Any) -> Any:
         index_elements=list(_COLUMNS),
         set_={"tenant": taken.excluded.tenant},
         where=RECORD_OWNERS.c.tenant == taken.excluded.tenant,
-    ).returning(RECORD_OWNERS)
+    ).returning(RECORD_OWNERS, FORGETTING.scalar_subquery().label("forgetting"))
+
+
+def _user_hash(tenant: str, owner_key: str) -> str:
+    owner = Owner.of_key(tenant, owner_key)
+    return user_hash(Scope(tenant, owner.name)) if owner.kind == "u" else ""
 
 
 _LOCK_SQLITE, _LOCK_POSTGRES = _lock(sqlite.insert), _lock(postgresql.insert)

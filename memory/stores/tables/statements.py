@@ -10,6 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from memory.model.enablement import ReasonCode
 from memory.stores.tables.rows import EVENTS, PREFERENCES, ROOTS, SPACES, TURNS, USER_COUNTERS
+from memory.stores.tables.rows_api import ERASED_USERS
 from memory.stores.tables.rows_window import TEAM_MEMBERS
 
 # A literal, not a parameter: only then can the planner use the partial indexes.
@@ -77,9 +78,18 @@ FINISH = (
 )
 
 _ONE = select(literal(1).label("one")).subquery("one")
-FACTS = select(SPACES.c.settings, PREFERENCES.c.allow_user_memory, ROOTS.c.folder).select_from(
+IS_ERASED_USER = and_(ERASED_USERS.c.tenant == bindparam("b_tenant"), ERASED_USERS.c.user_hash == bindparam("b_user_hash"))
+FORGETTING = select(ERASED_USERS.c.forgetting).where(IS_ERASED_USER)
+FACTS = select(
+    SPACES.c.settings,
+    PREFERENCES.c.allow_user_memory,
+    ROOTS.c.folder,
+    ERASED_USERS.c.forgetting,
+    ERASED_USERS.c.forgotten_before,
+).select_from(
     _ONE.outerjoin(SPACES, and_(SPACES.c.tenant == bindparam("b_tenant"), SPACES.c.space_key == bindparam("b_space")))
     .outerjoin(PREFERENCES, of_user(PREFERENCES))
+    .outerjoin(ERASED_USERS, IS_ERASED_USER)
     .outerjoin(ROOTS, and_(ROOTS.c.tenant == bindparam("b_tenant"), ROOTS.c.active == true()))
 )
 """One row per active root, and one row without a root when there is none."""

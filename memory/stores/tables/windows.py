@@ -24,6 +24,7 @@ from memory.stores.tables import expiry, window_index, window_sweep
 from memory.stores.tables.columns import to_utc
 from memory.stores.tables.engine import Database
 from memory.stores.tables.event_rows import chunk_events, chunk_json, clean_json, event_rows, stored_events
+from memory.stores.tables.forgetting import refuse_while_forgetting
 from memory.stores.tables.rows import USER_COUNTERS
 from memory.stores.tables.rows_window import EXTRACTIONS, WINDOW_CHUNKS, WINDOWS
 from memory.stores.tables.statements import COUNTERS, of_user
@@ -194,6 +195,7 @@ class SqlWindows(WindowLedger):
         )
 
         def work(connection: Connection) -> Extraction:
+            refuse_while_forgetting(connection, scope)
             if replaces:
                 connection.execute(self._save_extraction, row)
                 return extraction
@@ -319,6 +321,7 @@ class SqlWindows(WindowLedger):
         row = window_row(window)
 
         def work(connection: Connection) -> Window:
+            refuse_while_forgetting(connection, scope)
             if connection.execute(self._open_window, row).one_or_none() is not None:
                 connection.execute(insert(WINDOW_CHUNKS), {**key, "events": kept, "recorded_at": moment})
             there = connection.execute(ONE_WINDOW, {**user_binds(scope), "b_window": chunk_id}).mappings().one()

@@ -70,7 +70,7 @@ class SqlEmbeddings:
     async def mark(self, column: EmbeddedColumn, marks: Sequence[RowMark]) -> None:
         def work(connection: Connection) -> None:
             records = Records(connection, column.owner)
-            records.lock()
+            records.lock(upkeep=True)
             _unmark(records, column, [mark.row_key for mark in marks])
             key = {"table_id": column.table_id, "column_key": column.column_key}
             for some in batches(marks):

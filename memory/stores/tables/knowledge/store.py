@@ -110,7 +110,7 @@ class SqlKnowledge(KnowledgeReads):
 
         def work(connection: Connection) -> None:
             records = Records(connection, owner)
-            records.lock()
+            records.lock(upkeep=True)
             for table in sorted(KNOWLEDGE, key=lambda one: one.name):
                 records.delete(table)
             records.delete(EFFECTS, EFFECTS.c.store == _STORE)
