@@ -189,37 +189,44 @@ def request_id(key: str | None, *asked: str | int | BaseModel) -> str | None:
 # --------------------------------------------------------------------------------------------------------------------- lists
 
 
-def cursor_of(kind: str, *values: str | int) -> str:
+def cursor_of(kind: str, *values: str | int | datetime) -> str:
     """Opaque to callers: where a list of this kind goes on."""
-    return urlsafe_b64encode(json.dumps([kind, *values], separators=(",", ":")).encode()).decode().rstrip("=")
+    told = [kind, *(value.isoformat() if isinstance(value, datetime) else value for value in values)]
+    return urlsafe_b64encode(json.dumps(told, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
-def read_cursor(cursor: str, kind: str, *types: type[str] | type[int]) -> list[Any]:
-    """The values of :func:`cursor_of`. Raises InvalidInput for what it did not make."""
+def read_cursor(cursor: str, kind: str, *types: type) -> list[Any]:
+    """The values of :func:`cursor_of`; ``types``: what they are. Raises InvalidInput for what it did not make."""
     try:
-        found = json.loads(urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)))
-        if not isinstance(found, list) or [type(one) for one in found] != [str, *types] or found[0] != kind:  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+        found: Any = json.loads(urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)))
+        if not isinstance(found, list) or len(found) != len(types) + 1 or found[0] != kind:  # pyright: ignore[reportUnknownArgumentType]
             raise ValueError
-        if any(isinstance(one, int) and not 0 <= one <= MAX_NUMBER for one in found):  # pyright: ignore[reportUnknownVariableType]
-            raise ValueError
-        return found[1:]  # pyright: ignore[reportUnknownVariableType]
+        return [_cursor_value(value, wanted) for value, wanted in zip(found[1:], types, strict=True)]  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
     except (ValueError, RecursionError):
         raise InvalidInput("the cursor is not one of this list; begin without one") from None
+
+
+def _cursor_value(value: Any, wanted: type) -> Any:
+    if wanted is datetime and type(value) is str:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            raise ValueError
+        return _in_utc(moment)
+    if type(value) is not wanted or (wanted is int and not 0 <= value <= MAX_NUMBER) or "\x00" in str(value):
+        raise ValueError
+    return value
 
 
 def position_of(cursor: str | None, kind: str) -> Position | None:
     """Raises InvalidInput."""
     if cursor is None:
         return None
-    moment, item_id = read_cursor(cursor, kind, str, str)
-    try:
-        return Position(_in_utc(datetime.fromisoformat(moment)), item_id)
-    except ValueError:
-        raise InvalidInput("the cursor is not one of this list; begin without one") from None
+    created_at, item_id = read_cursor(cursor, kind, datetime, str)
+    return Position(created_at, item_id)
 
 
 def position_cursor(kind: str, created_at: datetime, item_id: str) -> str:
-    return cursor_of(kind, created_at.isoformat(), item_id)
+    return cursor_of(kind, created_at, item_id)
 
 
 def page_of(found: Sequence[Item], limit: int) -> tuple[list[Item], Item | None]:

@@ -98,6 +98,11 @@ class GuidanceLibrary:
         )
         return tuple(FoundGuidance(entry, score) for entry, score in found)
 
+    async def get(self, who: Who, entry_id: str) -> Guidance | None:
+        """None where the user may see no such entry."""
+        (checked,) = ids_of([entry_id], "id")
+        return (await self._store.get(await self._views.of(scope_of(who)), [checked])).get(checked)
+
     async def list(self, who: Who, *, limit: int = 100, after: str | Position | None = None) -> tuple[Guidance, ...]:
         """Newest first; ``after``: the last id of the page before."""
         view = await self._views.of(scope_of(who))
@@ -164,6 +169,11 @@ class FunctionLibrary:
             text=lambda entry: f"{entry.name.replace('_', ' ').replace('.', ' ')} {entry.docstring}",
         )
         return tuple(FoundFunction(entry, score) for entry, score in found)
+
+    async def get(self, who: Who, entry_id: str) -> FunctionRecord | None:
+        """None where the user may see no such function."""
+        (checked,) = ids_of([entry_id], "id")
+        return (await self._store.get(await self._views.of(scope_of(who)), [checked])).get(checked)
 
     async def list(self, who: Who, *, limit: int = 100, after: str | Position | None = None) -> tuple[FunctionRecord, ...]:
         """Newest first; ``after``: the last id of the page before."""

@@ -40,6 +40,7 @@ MAX_GUIDANCE_CHARS = 4_000
 MAX_CHUNK_EVENTS = 500
 MAX_LOOPS = 50
 """Of one window, that are shown."""
+OF_CONTACTS = (Category.CONTACTS, Category.BIOS, Category.ROLLING_SUMMARIES, Category.RESPONSE_POLICIES)
 
 Transcript = str | Sequence[MessageEvent | ManagerMethodEvent]
 
@@ -303,8 +304,9 @@ class Windows:
         self, who: Who, transcript: Transcript, *, space_id: str = "default", guidance: str | None = None, wait_s: float = 60.0
     ) -> Window:
         """Contacts, bios, rolling summaries and response policies of a transcript. As :meth:`process_chunk`."""
-        wanted = (Category.CONTACTS, Category.BIOS, Category.ROLLING_SUMMARIES, Category.RESPONSE_POLICIES)
-        return await self.process_chunk(who, transcript, space_id=space_id, categories=wanted, guidance=guidance, wait_s=wait_s)
+        return await self.process_chunk(
+            who, transcript, space_id=space_id, categories=OF_CONTACTS, guidance=guidance, wait_s=wait_s
+        )
 
     async def update_knowledge(
         self, who: Who, transcript: Transcript, *, space_id: str = "default", guidance: str | None = None, wait_s: float = 60.0

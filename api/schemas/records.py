@@ -212,10 +212,15 @@ class ContactView(Shown):
     aliases: list[str]
     created_at: datetime
     updated_at: datetime
+    sources: list[SourceView] | None = Field(description="the quotes that it rests on; null: not asked for")
 
     @classmethod
-    def of(cls, contact: Contact) -> ContactView:
-        return cls(**contact.model_dump(exclude={"merged_into", "aliases"}), aliases=list(contact.aliases))
+    def of(cls, contact: Contact, sources: Sequence[Source] | None = None) -> ContactView:
+        return cls(
+            **contact.model_dump(exclude={"merged_into", "aliases"}),
+            aliases=list(contact.aliases),
+            sources=None if sources is None else SourceView.all_of(sources),
+        )
 
 
 class ContactPage(Page[ContactView]):
@@ -238,6 +243,10 @@ class FoundContacts(Shown):
     """Best first."""
 
     items: list[FoundContact]
+
+
+class ContactIdsGiven(Given):
+    ids: Annotated[list[ContactId], Field(min_length=1, max_length=1_000, examples=[[7]])]
 
 
 class MergeGiven(Given):
@@ -308,3 +317,7 @@ class TaskFields(Given):
     contact_id: ContactId | None = None
 
     model_config = example({"status": "done"})
+
+
+class TaskIdsGiven(Given):
+    ids: Annotated[list[ItemId], Field(min_length=1, max_length=1_000, examples=[["0f2f6c3a-6f0f-5a49-9f5c-4d4f4f3f1a10"]])]
