@@ -1,0 +1,37 @@
+// The settings page: its parts, and what one tells another.
+// @ts-check
+
+import { byId } from "../dom.js";
+import { startData } from "./data.js";
+import { startEditor } from "./editor.js";
+import { startHistory } from "./history.js";
+import { guardLeaving } from "./leaving.js";
+import { showWhetherOff } from "./off.js";
+import { startPreference } from "./preference.js";
+import { startRemembered } from "./remembered.js";
+import { startSearch } from "./search.js";
+
+const page = byId("main").dataset;
+const mayWrite = page.mayWrite === "yes";
+
+const remembered = startRemembered(mayWrite);
+const preference = startPreference({ mayWrite, onChanged: showWhetherOff });
+const editor = startEditor({ user: page.user ?? "", onStored: () => history.load() });
+const history = startHistory({ mayWrite, isDirty: editor.isDirty, onWentBack: editor.refresh });
+
+startSearch();
+guardLeaving(editor);
+startData({
+  onForgotten() {
+    editor.dropDraft();
+    editor.load();
+    history.load();
+    preference.load();
+    remembered.load();
+  },
+});
+
+showWhetherOff();
+history.load();
+preference.load();
+remembered.load();
