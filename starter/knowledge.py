@@ -268,6 +268,10 @@ class Knowledge:
         tables = await self._tables.tables(view)
         return next((one for one in tables if one.owner == owner and name_key(one.name) == name_key(name)), None)
 
+    async def check_destination(self, who: Who, destination: str) -> None:
+        """Whether the user may write there. Raises InvalidInput for what there is not, NotPermitted."""
+        await self._loops.check_destination(scope_of(who), destination)
+
     async def _destination(self, who: Who | None, destination: str) -> tuple[Owner, View]:
         if who is None:
             return Owner.built_in(), View(Scope.of("built-in", "operator"))
