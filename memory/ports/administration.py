@@ -38,7 +38,7 @@ class SpaceRecords(Protocol):
         ...
 
     async def spaces(self, tenant: str, *, after: str | None = None, limit: int = 100) -> Sequence[SpaceRecord]:
-        """Spaces with stored settings, by the encoded form of their ids. ``after``: the id of the last one seen."""
+        """Spaces with stored settings, by the encoded form of their ids. ``after``: that form of the last one seen."""
         ...
 
     async def replace(self, tenant: str, space_id: str, settings: SpaceSettings, *, expected: str | None) -> SpaceRecord | None:

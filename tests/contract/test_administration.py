@@ -14,6 +14,7 @@ from memory.model.category import Category
 from memory.model.directory import SpaceSettings
 from memory.model.errors import InvalidInput
 from memory.model.event import MessageEvent
+from memory.model.ids import encode_segment
 from memory.model.scope import Scope
 from memory.model.turn import Outcome, Turn
 from memory.model.window import CategoryOutcome, Window, WindowState
@@ -89,7 +90,7 @@ class TestSpaces:
             await tables.spaces.replace("acme", space_id, SpaceSettings(max_tokens=500 + number), expected=None)
         await tables.spaces.replace("globex", "elsewhere", SpaceSettings(), expected=None)
         seen: list[SpaceRecord] = []
-        while some := await tables.spaces.spaces("acme", after=seen[-1].space_id if seen else None, limit=2):
+        while some := await tables.spaces.spaces("acme", after=encode_segment(seen[-1].space_id) if seen else None, limit=2):
             assert len(some) <= 2
             seen += some
         assert {one.space_id: one.settings.max_tokens for one in seen} == {id_: 500 + n for n, id_ in enumerate(AWKWARD_IDS)}

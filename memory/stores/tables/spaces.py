@@ -46,7 +46,7 @@ class SqlSpaces(SpaceRecords):
             raise InvalidInput(f"the limit must be at least 1, not {limit}")
         wanted = select(SPACES).where(SPACES.c.tenant == tenant).order_by(SPACES.c.space_key).limit(limit)
         if after is not None:
-            wanted = wanted.where(SPACES.c.space_key > encode_segment(after, what="space id"))
+            wanted = wanted.where(SPACES.c.space_key > after)
 
         def work(connection: Connection) -> list[SpaceRecord]:
             roots = active_roots_of(connection, tenant)
