@@ -9,8 +9,9 @@ from typing import Any, Final, overload
 
 from memory.model.contact import SYSTEM_CONTACTS, Contact, ContactChange
 from memory.model.errors import InvalidInput
+from memory.model.fact import Source
 from memory.model.ids import new_id, short_hash
-from memory.model.owner import View
+from memory.model.owner import Owner, View
 from memory.model.redaction import redact
 from memory.model.task import Task, TaskStatus
 from memory.ports import (
@@ -22,11 +23,13 @@ from memory.ports import (
     Position,
     TaskStore,
     UpdateContact,
+    UpdateTask,
 )
 from starter.knowledge import LoopVerbs
 from starter.record_rows import Rows
 from starter.steering import SteerableHandle
-from starter.who import MAX_SEARCH, Who, checked_limit, checked_moment, checked_query, ids_of, scope_of, words_of
+from starter.task_fields import task_fields
+from starter.who import MAX_IDS, MAX_SEARCH, Who, checked_limit, checked_moment, checked_query, ids_of, scope_of, words_of
 
 ORIGIN: Final = "manual"
 _LONG_FIELDS: Final = ("job_title", "bio", "rolling_summary", "response_policy")
@@ -156,6 +159,38 @@ class Contacts:
         """The newest changes of its fields, oldest first, with those of what was merged into it."""
         return tuple(await self._store.history(scope_of(who), _contact_id(contact_id), limit=checked_limit(limit)))
 
+    async def sources(self, who: Who, contact_id: int) -> tuple[Source, ...]:
+        """The quotes that the contact and its fields rest on, oldest first; empty where there are none, or no such contact."""
+        return tuple(await self._store.sources(scope_of(who), _contact_id(contact_id)))
+
+    async def forget(self, who: Who, ids: Collection[int] | int) -> int:
+        """Remove contacts for good: their texts, sender ids, history and sources, and what had been merged into them.
+
+        Tasks stay, without the link. A contact that writes again later is a new one.
+
+        Args:
+            who: the user.
+            ids: at most 1,000; unknown ones are left alone.
+
+        Returns:
+            How many there were.
+
+        Raises:
+            InvalidInput: the contacts 0 and 1 cannot be forgotten; empty their fields with :meth:`update` instead.
+        """
+        scope = scope_of(who)
+        wanted = [_contact_id(one) for one in ([ids] if isinstance(ids, int) else ids)]
+        if len(wanted) > MAX_IDS:
+            raise InvalidInput(f"{len(wanted)} contact ids in one call; at most {MAX_IDS} are accepted")
+        if not SYSTEM_CONTACTS.isdisjoint(wanted):
+            raise InvalidInput(
+                "the contacts 0 (the assistant) and 1 (the user) are always there; empty their fields instead (update with None)"
+            )
+        gone = await self._store.delete(scope, wanted, now=datetime.now(UTC)) if wanted else 0
+        if gone:
+            await self._rows.settle(Owner.user(scope))
+        return gone
+
     async def _apply(self, who: Who, change: ContactChangeRequest) -> Contact:
         scope = scope_of(who)
         (result,) = await self._store.apply(scope, [change], origin=ORIGIN, now=datetime.now(UTC))
@@ -216,6 +251,46 @@ class Tasks:
         """With its sources; None where there is no such task."""
         (checked,) = ids_of([task_id], "task id")
         return (await self._store.get(scope_of(who), [checked], sources=True)).get(checked)
+
+    async def forget(self, who: Who, ids: Collection[str] | str) -> int:
+        """Remove tasks with their sources for good. Returns how many there were.
+
+        Args:
+            who: the user.
+            ids: at most 1,000; unknown ones are left alone.
+
+        Raises InvalidInput for what are no ids.
+        """
+        scope, wanted = scope_of(who), ids_of(ids, "task id")
+        return await self._store.delete(scope, wanted, now=datetime.now(UTC)) if wanted else 0
+
+    async def change(self, who: Who, task_id: str, *, request_id: str | None = None, **fields: Any) -> Task:
+        """Set fields of a task; None empties one. Returns the task as it is now. Secrets in texts are redacted.
+
+        Args:
+            who: the user.
+            task_id: as :meth:`list` gives it.
+            request_id: makes a repeated call the same call.
+            fields: ``name``, ``description``, ``status``, ``priority``, ``deadline`` (a time with a zone, or ISO 8601),
+                ``schedule`` (an iCalendar rule such as ``FREQ=WEEKLY;BYDAY=MO``), ``tags``, ``contact_id``.
+
+        Raises:
+            InvalidInput: there is no such task or field, a value that a field may not hold, or another live task has that name.
+        """
+        scope = scope_of(who)
+        (checked,) = ids_of([task_id], "task id")
+        values = task_fields(fields)
+        if (before := (await self._store.get(scope, [checked])).get(checked)) is None:
+            raise InvalidInput(f"there is no task {ascii(checked)[:80]}")
+        change = UpdateTask(_effect(request_id), checked, values)
+        (result,) = await self._store.apply(scope, [change], now=datetime.now(UTC))
+        after = (await self._store.get(scope, [checked], sources=True)).get(checked)
+        if after is None:
+            raise InvalidInput(f"there is no task {ascii(checked)[:80]}")
+        wanted = {name: values[name] for name in ("name", "status") if name in values}
+        if result.did == "nothing" and not result.repeated and any(getattr(before, name) != wanted[name] for name in wanted):
+            raise InvalidInput("another open task has this name; change that one, or end it first")
+        return after
 
 
 def _contact_id(value: int) -> int:

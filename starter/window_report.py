@@ -24,6 +24,7 @@ REASONS: Final[Mapping[str, str]] = {
     DropReason.ALREADY_HANDLED: "a manager call in the window did it already",
     DropReason.ROUTED_ELSEWHERE: "it belongs to another store",
     DropReason.NOT_A_COMMITMENT: "it is no concrete commitment",
+    DropReason.FORGOTTEN: "the user had it forgotten",
     DropReason.CATEGORY_OFF: "the category is off where it was said",
     DropReason.DUPLICATE: "it is in the same reply twice",
     DropReason.TOO_MANY: "there are too many of its category",

@@ -30,6 +30,7 @@ from memory.model.window import StoredEvent
 from memory.ports import ContactChangeRequest, CreateContact, MergeContacts, UpdateContact
 
 MAX_NAMESAKES: Final = 10
+_REASONS: Final = {"unknown": DropReason.UNKNOWN_REF, "forgotten": DropReason.FORGOTTEN}
 
 
 def check(item: Item, cited: Sequence[StoredEvent]) -> str | None:
@@ -224,9 +225,9 @@ class _Work:
             if one is None:
                 continue
             if result.conflict is not None:
-                self.tally.drop(one, DropReason.UNKNOWN_REF if result.conflict == "unknown" else DropReason.CONFLICT)
+                self.tally.drop(one, _REASONS.get(result.conflict, DropReason.CONFLICT))
                 for other in self.folded.get(result.effect, ()):
-                    self.tally.drop(other, DropReason.CONFLICT)
+                    self.tally.drop(other, DropReason.FORGOTTEN if result.conflict == "forgotten" else DropReason.CONFLICT)
                 continue
             did.setdefault(one.key, set()).add(result.did)
             for other in self.folded.get(result.effect, ()):

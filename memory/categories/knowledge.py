@@ -72,9 +72,12 @@ async def apply(items: Sequence[Grounded[KnowledgeItem]], context: ApplyContext)
     if how_to:
         await context.stores.guidance.add(book.owner, _by_title(how_to), now=context.now)
     added: list[AddedFact] = []
+    by_effect = {one.key: one for one in items}
     for result in await context.stores.facts.apply(book.owner, book.changes, now=context.now):
         if result.did in ("added", "superseded"):
             added.append(AddedFact(result.fact_id, result.superseded))
+        elif result.did == "forgotten":
+            tally.drop(by_effect[result.effect], DropReason.FORGOTTEN)
         tally.confirmed += result.did == "confirmed" or (result.did == "nothing" and result.effect not in book.refused)
     tally.applied += len(added)
     return replace(tally.result(), added=tuple(added))

@@ -49,7 +49,10 @@ async def apply(items: Sequence[Grounded[TaskItem]], context: ApplyContext) -> A
         reason = desk.create(one) if one.item.action == "create" else desk.change(one)
         if reason is not None:
             tally.drop(one, reason)
+    by_effect = {one.key: one for one in items}
     for result in await context.stores.tasks.apply(scope, desk.changes, now=context.now):
+        if result.did == "forgotten":
+            tally.drop(by_effect[result.effect], DropReason.FORGOTTEN)
         tally.applied += result.did in ("created", "updated")
         tally.confirmed += result.did in ("confirmed", "nothing")
     return tally.result()

@@ -69,7 +69,7 @@ async def load_known(
         participants.update(_by_name([sender for sender in senders if sender not in participants], everyone))
         unknown = [sender for sender in senders if sender not in participants]
         if unknown:
-            changes = [CreateContact(f"sender:{short_hash(sender)}", _fields(sender), (sender,)) for sender in unknown]
+            changes = [_new_contact(sender, events) for sender in unknown]
             await stores.contacts.apply(scope, changes, origin="sender", now=now)
             participants.update(await stores.contacts.by_alias(scope, unknown))
         named = await _named_as_called(stores, scope, events, participants, now)
@@ -180,6 +180,18 @@ def _participants(events: Sequence[StoredEvent]) -> list[str]:
             for person in (stored.event.sender_id, *stored.event.receiver_ids):
                 people.setdefault(person, None)
     return list(people)[:MAX_PARTICIPANTS]
+
+
+def _new_contact(sender: str, events: Sequence[StoredEvent]) -> CreateContact:
+    """Made once for a message; should it be forgotten, a later message of that sender makes it again."""
+    seen = [
+        stored.event
+        for stored in events
+        if isinstance(stored.event, MessageEvent) and sender in (stored.event.sender_id, *stored.event.receiver_ids)
+    ]
+    last = max(seen, key=lambda event: event.timestamp)
+    effect = f"sender:{short_hash(sender, last.event_id)}"
+    return CreateContact(effect, _fields(sender), (sender,), seen_at=last.timestamp)
 
 
 def _fields(sender: str) -> dict[str, str]:

@@ -129,6 +129,8 @@ class DropReason(StrEnum):
     TOO_MANY = "too_many"
     CONFLICT = "conflict"
     """A unique field belongs to another contact, or a rule of the store refuses it."""
+    FORGOTTEN = "forgotten"
+    """The user had it forgotten, and nothing newer says it."""
 
 
 class Dropped(BaseModel):

@@ -117,10 +117,13 @@ FactChange = AddFact | ConfirmFact | EndFact
 
 @dataclass(frozen=True, slots=True)
 class FactResult:
-    """``repeated``: this effect had been applied before; the rest says what it did then."""
+    """``repeated``: this effect had been applied before; the rest says what it did then.
+
+    ``forgotten``: nothing was added, because all that it rests on had been forgotten.
+    """
 
     effect: str
-    did: Literal["added", "superseded", "confirmed", "ended", "nothing"]
+    did: Literal["added", "superseded", "confirmed", "ended", "nothing", "forgotten"]
     fact_id: str
     superseded: tuple[str, ...] = ()
     repeated: bool = False
@@ -161,7 +164,11 @@ class FactStore(DocumentSource, Protocol):
         ...
 
     async def delete(self, owner: Owner, fact_ids: Collection[str], *, now: datetime) -> int:
-        """Forget: the text, its sources and its key are gone at once, the row when its vector is."""
+        """Forget: the text, its sources and its key are gone at once, the row when its vector is.
+
+        What rests on the same words of the same messages is not added again (``forgotten``): a rerun of an old window does not
+        bring it back. The same said anew, or added by a person, is.
+        """
         ...
 
 
@@ -171,12 +178,17 @@ class FactStore(DocumentSource, Protocol):
 @dataclass(frozen=True, slots=True)
 class CreateContact:
     """``fields``: of :class:`Contact`. ``aliases``: sender ids. Where an alias or a unique field belongs to a contact already, that
-    one gets the fields that it does not have yet."""
+    one gets the fields that it does not have yet.
+
+    ``seen_at``: when somebody wrote or was written to under these ids, where that is why there is to be a contact: one that was
+    forgotten since is not made again.
+    """
 
     effect: str
     fields: Mapping[str, Any] = field(repr=False)
     aliases: tuple[str, ...] = field(default=(), repr=False)
     sources: tuple[Source, ...] = field(default=(), repr=False)
+    seen_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +215,8 @@ ContactChangeRequest = CreateContact | UpdateContact | MergeContacts
 
 @dataclass(frozen=True, slots=True)
 class ContactResult:
-    """``conflict``: the unique field that belongs to another contact, or ``system``, ``unknown``; nothing was written for it."""
+    """``conflict``: the unique field that belongs to another contact, or ``system``, ``unknown``, ``forgotten`` (it had been, and
+    nothing newer speaks of it); nothing was written for it."""
 
     effect: str
     contact_id: int
@@ -241,6 +254,18 @@ class ContactStore(DocumentSource, Protocol):
         """Oldest first, what was merged into it included."""
         ...
 
+    async def sources(self, scope: Scope, contact_id: int) -> Sequence[Source]:
+        """What the contact rests on, oldest first, what was merged into it included."""
+        ...
+
+    async def delete(self, scope: Scope, contact_ids: Collection[int], *, now: datetime) -> int:
+        """Forget contacts, with what was merged into them, their sender ids, history and sources; tasks lose the link to them.
+
+        Those of the system are left alone. The texts are gone at once, the row when its vector is; a rerun of an old window does
+        not bring it back. Returns how many there were.
+        """
+        ...
+
 
 # ------------------------------------------------------------------------------------------------------------------- tasks
 
@@ -266,7 +291,8 @@ class UpdateTask:
 class TaskResult:
     effect: str
     task_id: str
-    did: Literal["created", "updated", "confirmed", "nothing"]
+    did: Literal["created", "updated", "confirmed", "nothing", "forgotten"]
+    """``forgotten``: nothing was created, because all that it rests on had been forgotten."""
     repeated: bool = False
 
 
@@ -287,6 +313,10 @@ class TaskStore(Protocol):
         after: str | Position | None = None,
     ) -> Sequence[Task]:
         """Newest first; None for statuses: all."""
+        ...
+
+    async def delete(self, scope: Scope, task_ids: Collection[str], *, now: datetime) -> int:
+        """Forget tasks with their sources; a rerun of an old window does not bring them back. Returns how many there were."""
         ...
 
 

@@ -48,7 +48,7 @@ from memory.stores.tables.sources import Sources
 from tests.support.records import ANN, ANNS, BOB, BOBS, NOW, OTHER_ANN, SALES, a_fact, add, create_task, said, see
 
 STORES = Path(__file__).parents[2] / "memory/stores/tables"
-KNOWS_SCOPING = {"facts", "contacts", "contact_writer", "tasks", "library", "provenance", "effects", "indexing"}
+KNOWS_SCOPING = {"facts", "contacts", "contact_writer", "tasks", "library", "provenance", "effects", "indexing", "forgotten"}
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Row, bindparam, select
 
@@ -14,6 +14,7 @@ from memory.model.contact_rules import EDITABLE_FIELDS, checked_fields, email_ke
 from memory.model.event import ASSISTANT_ID, USER_ID
 from memory.model.ids import encode_segment
 from memory.ports import ContactChangeRequest, ContactResult, CreateContact, MergeContacts, UpdateContact
+from memory.stores.tables.forgotten import is_forgotten_contact
 from memory.stores.tables.indexing import NEW
 from memory.stores.tables.provenance import add_sources, move_sources
 from memory.stores.tables.rows_records import CONTACT_ALIASES, CONTACT_CHANGES, CONTACTS, RECORD_OWNERS, TASKS
@@ -22,6 +23,8 @@ from memory.stores.tables.scoping import Prepared, Records, exists
 _SEARCHED = frozenset({"first_name", "surname", "job_title", "bio", "rolling_summary", "response_policy"})
 _ONE = Prepared(select(CONTACTS).where(CONTACTS.c.contact_id == bindparam("b_id")))
 _LAST_SYSTEM = max(SYSTEM_CONTACTS)
+UNKNOWN: Final = -1
+"""In a result that is of no contact."""
 
 
 def checked_change(change: ContactChangeRequest) -> ContactChangeRequest:
@@ -80,6 +83,8 @@ class ContactWriter:
     def _create(self, change: CreateContact) -> ContactResult:
         fields = {name: value for name, value in change.fields.items() if value is not None}
         row = self._same(fields, change.aliases)
+        if row is None and is_forgotten_contact(self._records, change):
+            return ContactResult(change.effect, UNKNOWN, "nothing", conflict="forgotten")
         if row is None:
             self._last_id += 1
             contact_id = self._last_id

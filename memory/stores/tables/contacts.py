@@ -12,6 +12,7 @@ from sqlalchemy import BindParameter, Connection, Row, bindparam, or_, select
 from memory.model.contact import Contact, ContactChange
 from memory.model.contact_rules import EDITABLE_FIELDS, checked_field, email_address, email_key, phone_number
 from memory.model.errors import BeingForgotten, InvalidInput
+from memory.model.fact import Source
 from memory.model.ids import encode_segment
 from memory.model.owner import Owner
 from memory.model.scope import Scope
@@ -21,7 +22,9 @@ from memory.stores.tables.columns import to_utc
 from memory.stores.tables.contact_writer import ContactWriter, checked_change, seed_contacts
 from memory.stores.tables.effects import apply_once
 from memory.stores.tables.engine import Database
+from memory.stores.tables.forgotten import GONE, forget_contacts
 from memory.stores.tables.indexing import IndexedRows, joined
+from memory.stores.tables.provenance import sources_of
 from memory.stores.tables.rows_records import CONTACT_ALIASES, CONTACT_CHANGES, CONTACTS
 from memory.stores.tables.scoping import Prepared, Records, batches, checked_limit
 
@@ -62,7 +65,7 @@ class SqlContacts(IndexedRows, ContactStore):
         return row.merged_into is None and bool(self._text(row))
 
     def _is_gone(self, row: Row[Any]) -> bool:
-        return False
+        return row.merged_into == GONE
 
     def _text(self, row: Row[Any]) -> str:
         name = " ".join(part for part in (row.first_name, row.surname) if part)
@@ -133,6 +136,25 @@ class SqlContacts(IndexedRows, ContactStore):
             ]
 
         return await self._read(scope, work)
+
+    async def sources(self, scope: Scope, contact_id: int) -> Sequence[Source]:
+        def work(records: Records) -> Sequence[Source]:
+            kept = _kept(records, [contact_id] if 0 <= contact_id <= _MAX_CONTACT_ID else [])
+            found = sources_of(records, "contact", {str(number) for number in kept.values()})
+            return next(iter(found.values()), ())
+
+        return await self._read(scope, work)
+
+    async def delete(self, scope: Scope, contact_ids: Collection[int], *, now: datetime) -> int:
+        moment = to_utc(now)
+        wanted = sorted({contact_id for contact_id in contact_ids if 0 <= contact_id <= _MAX_CONTACT_ID})
+
+        def work(connection: Connection) -> int:
+            records = Records(connection, Owner.user(scope))
+            records.lock()
+            return forget_contacts(records, set(_kept(records, wanted).values()), self._raised(), now=moment)
+
+        return await self._database.write(work) if wanted else 0
 
     async def _read(self, scope: Scope, work: Callable[[Records], T]) -> T:
         """Read, and make contacts 0 and 1 first where they are not there yet."""

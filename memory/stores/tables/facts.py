@@ -19,8 +19,9 @@ from memory.ports import AddFact, ConfirmFact, FactChange, FactResult, FactStore
 from memory.stores.tables.columns import to_utc
 from memory.stores.tables.effects import apply_once
 from memory.stores.tables.engine import Database
+from memory.stores.tables.forgotten import forget_sources, is_forgotten
 from memory.stores.tables.indexing import NEW, IndexedRows, after_row, joined
-from memory.stores.tables.provenance import add_sources, delete_sources, sources_of
+from memory.stores.tables.provenance import add_sources, sources_of
 from memory.stores.tables.rows_records import FACTS
 from memory.stores.tables.scoping import Query, Records, batches, checked_limit
 
@@ -157,7 +158,7 @@ class SqlFacts(IndexedRows, FactStore):
             deleted = 0
             for some in batches(wanted):
                 deleted += records.update(FACTS, FACTS.c.fact_id.in_(some), _THERE, values=blank)
-            delete_sources(records, "fact", wanted)
+            forget_sources(records, "fact", wanted, now=moment)
             return deleted
 
         return await self._database.write(work) if wanted else 0
@@ -185,6 +186,8 @@ class _Writer:
 
     def _add(self, change: AddFact) -> FactResult:
         holder = self._active(FACTS.c.fact_key == body_hash(change.key))
+        if holder is None and is_forgotten(self._records, "fact", change.fact.sources):
+            return FactResult(change.effect, "forgotten", change.fact.fact_id)
         fact_id = self._free_id(change) if holder is None else holder.fact_id
         ending = [
             row

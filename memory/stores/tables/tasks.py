@@ -24,6 +24,7 @@ from memory.ports import CreateTask, Position, TaskResult, TaskStore, UpdateTask
 from memory.stores.tables.columns import to_utc
 from memory.stores.tables.effects import apply_once
 from memory.stores.tables.engine import Database
+from memory.stores.tables.forgotten import GONE, forget_sources, is_forgotten
 from memory.stores.tables.indexing import after_row
 from memory.stores.tables.provenance import add_sources, sources_of
 from memory.stores.tables.rows_records import CONTACTS, TASKS
@@ -99,6 +100,18 @@ class SqlTasks(TaskStore):
 
         return await self._database.read(work)
 
+    async def delete(self, scope: Scope, task_ids: Collection[str], *, now: datetime) -> int:
+        moment = to_utc(now)
+        wanted = sorted(set(task_ids))
+
+        def work(connection: Connection) -> int:
+            records = Records(connection, Owner.user(scope))
+            records.lock()
+            forget_sources(records, "task", wanted, now=moment)
+            return sum(records.delete(TASKS, TASKS.c.task_id.in_(some)) for some in batches(wanted))
+
+        return await self._database.write(work) if wanted else 0
+
 
 class _Writer:
     """The changes of one call, on one user's tasks; the user's lock is held."""
@@ -117,6 +130,8 @@ class _Writer:
             changed = self._write(holder, self._linked(_said(task, holder)))
             add_sources(self._records, "task", holder.task_id, task.sources, now=self._now)
             return TaskResult(change.effect, holder.task_id, "updated" if changed else "confirmed")
+        if is_forgotten(self._records, "task", task.sources):
+            return TaskResult(change.effect, task.task_id, "forgotten")
         taken = self._row(TASKS.c.task_id == task.task_id)
         task_id = task.task_id if taken is None else str(uuid.uuid5(_AGAIN, f"{task.task_id}/{change.effect}"))
         row = {name: _stored(getattr(task, name)) for name in EDITABLE_FIELDS}
@@ -226,7 +241,9 @@ def _contact(records: Records, contact_id: int) -> int | None:
     if contact_id in SYSTEM_CONTACTS:
         return contact_id
     found = records.row(select(CONTACTS.c.merged_into).where(CONTACTS.c.contact_id == contact_id))
-    return None if found is None else contact_id if found.merged_into is None else found.merged_into
+    if found is None or found.merged_into == GONE:
+        return None
+    return contact_id if found.merged_into is None else found.merged_into
 
 
 def _tasks(records: Records, rows: Sequence[Row[Any]], *, sources: bool) -> Sequence[Task]:
