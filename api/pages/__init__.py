@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, FastAPI
 
-from api.pages import access, assets, settings
+from api.pages import access, admin, assets, settings
 
-ROUTERS: tuple[APIRouter, ...] = (settings.router,)
+ROUTERS: tuple[APIRouter, ...] = (settings.router, admin.router)
 
 
 def install(app: FastAPI) -> None:

@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse, Response
 from api.auth.access import GUARDS, authenticated
 from api.context import Context
 from api.problems import Forbidden, Unauthenticated
-from memory.model.access import Permission, Principal, Role
+from memory.model.access import Permission, Principal
 
 LOGIN: Final = "/login"
 
@@ -26,21 +26,14 @@ class SignInNeeded(Exception):
 
 async def page_reader(request: Request, context: Context) -> Principal:
     """A person who may see their own memory. Raises SignInNeeded, Forbidden."""
-    principal = await _person(request, context)
+    principal = await page_person(request, context)
     if Permission.READ not in principal.permissions:
         raise Forbidden("this account may not read memory")
     return principal
 
 
-async def page_administrator(request: Request, context: Context) -> Principal:
-    """A person who administers their company. Raises SignInNeeded, Forbidden."""
-    principal = await _person(request, context)
-    if Role.ADMIN not in principal.roles or Permission.ADMIN not in principal.permissions:
-        raise Forbidden("this page is for administrators of the company")
-    return principal
-
-
-async def _person(request: Request, context: Context) -> Principal:
+async def page_person(request: Request, context: Context) -> Principal:
+    """Somebody who has signed in; what of the page is for them, its route says. Raises SignInNeeded, Forbidden."""
     try:
         principal = await authenticated(request, context)
     except Unauthenticated:
@@ -50,10 +43,10 @@ async def _person(request: Request, context: Context) -> Principal:
     return principal
 
 
-GUARDS.update({page_reader, page_administrator})
+GUARDS.update({page_person, page_reader})
 
+PagePerson = Annotated[Principal, Depends(page_person)]
 PageReader = Annotated[Principal, Depends(page_reader)]
-PageAdministrator = Annotated[Principal, Depends(page_administrator)]
 
 
 def install(app: FastAPI) -> None:
