@@ -16,6 +16,8 @@ from memory.model.errors import MemoryUnavailable
 logger = logging.getLogger(__name__)
 
 GRACE_S: Final = 5.0
+KEEP_ALIVE_S: Final = 75
+"""An idle connection is kept so long: longer than proxies and clients keep theirs, so that none is closed under a request."""
 _START_S = 10.0
 
 
@@ -61,7 +63,7 @@ async def serving(
                 lifespan="on" if lifespan else "off",
                 ws="none",
                 timeout_graceful_shutdown=max(1, round(grace_s)),
-                **options,
+                **({"timeout_keep_alive": KEEP_ALIVE_S} | options),
             )
         )
         task = asyncio.create_task(server.serve(sockets=[listener]), name=name)
