@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 from temporalio.client import Client
 
+from api.auth.setup import Access
 from memory.model.access import Principal
 from memory.ports import Directory, EventLog, UsageLedger, WindowLedger
 from memory.ports.administration import Reports, SpaceRecords
@@ -27,7 +28,10 @@ class Authenticator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ApiContext:
-    """Made once per process; see :mod:`api.serve`."""
+    """Made once per process; see :mod:`api.serve`.
+
+    ``access``: how people sign in. ``probes``: what has to answer for the process to be ready; each raises an AfterturnError.
+    """
 
     settings: Settings
     memory: MemoryClient
@@ -42,6 +46,8 @@ class ApiContext:
     reports: Reports
     temporal: Callable[[], Awaitable[Client]]
     authenticators: Sequence[Authenticator] = ()
+    access: Access = field(default_factory=Access)
+    probes: Mapping[str, Callable[[], Awaitable[object]]] = field(default_factory=dict[str, Callable[[], Awaitable[object]]])
     close: Sequence[Callable[[], Awaitable[None]]] = field(default=())
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import structlog
@@ -46,7 +46,7 @@ _log = structlog.get_logger("afterturn.api")
 class Outermost:
     """``template``: the route's template of a scope that was routed. ``https``: whether browsers reach this server by https."""
 
-    def __init__(self, app: ASGIApp, *, template: Callable[[Scope], str], https: bool) -> None:
+    def __init__(self, app: ASGIApp, *, template: Callable[[Mapping[str, Any]], str], https: bool) -> None:
         self._app = app
         self._template = template
         self._headers = {**HEADERS, **({"Strict-Transport-Security": HSTS} if https else {})}

@@ -1,4 +1,4 @@
-"""Everything on one machine: the engines, the database's schema, the worker and the sweep schedule of one data folder.
+"""Everything on one machine: the engines, the database's schema, the worker, the schedules and the API of one data folder.
 
 ``afterturn dev`` runs it in ``.afterturn`` and announces it to other commands in ``dev.json``; the demo runs it in a folder that
 is thrown away.
@@ -25,12 +25,14 @@ from activities import Collaborators, build_activities
 from memory.llm.factory import build_models
 from memory.model.errors import MemoryUnavailable
 from memory.settings import DEV_FILE, Settings, load_settings
+from memory.settings_api import split_address
 from memory.stores.folder_lock import FolderLock
 from memory.stores.migrations import migrate
 from memory.stores.vectors import serve_vectors
 from starter.engines import Engine, S3Server, TemporalServer
 from starter.heartbeat import announced
 from starter.metrics import metrics_runtime
+from starter.processes import free_ports, port_is_free
 from starter.schedules import ensure_schedules
 from starter.temporal import connect
 from worker import build_workers, check_dependencies, open_collaborators
@@ -132,7 +134,8 @@ class LocalStack:
 
         store_settings: dict[str, Any] = own_store.settings if own_store else {}
         flag: dict[str, Any] = {} if "feature_flag" in asked.model_fields_set else {"feature_flag": True}
-        self.settings = load_settings(data_dir=self.data_dir, **{**flag, **store_settings, **self._asked()})
+        pages = {} if self._throw_away else _page_settings(asked, temporal.ui_url)
+        self.settings = load_settings(data_dir=self.data_dir, **{**flag, **store_settings, **pages, **self._asked()})
         self._progress("checking the stores and starting the worker")
         self.client = await connect(self.settings, address=temporal.address, namespace=temporal.namespace, runtime=runtime)
         self.parts = await self._stack.enter_async_context(open_collaborators(self.settings, self.client))
@@ -153,6 +156,14 @@ class LocalStack:
         self.urls["object_store"] = (
             f"http{'s' if self.settings.object_store_secure else ''}://{self.settings.object_store_endpoint}"
         )
+        local: dict[str, Any] = {}
+        if not self._throw_away:
+            self._progress("starting the API")
+            from api.dev import dev_api  # what serves HTTP is slow to load, and a demo does without
+
+            served = await self._stack.enter_async_context(dev_api(self.client_settings, self.client, self.parts))
+            self.urls |= served.urls
+            local["api_key"] = served.key
         write_dev_file(
             self.dev_file,
             {
@@ -160,6 +171,7 @@ class LocalStack:
                 "temporal_address": temporal.address,
                 "temporal_namespace": temporal.namespace,
                 "urls": self.urls,
+                **local,
                 "settings": {**_shared_settings(self.settings), **self._vectors},
             },
         )
@@ -222,6 +234,26 @@ async def _check_model(settings: Settings) -> None:
         models.model(settings.language_model)
     finally:
         await models.aclose()
+
+
+def _page_settings(asked: Settings, web_ui: str | None) -> dict[str, Any]:
+    """What the API of `afterturn dev` needs and nobody gave: an address that is free, a secret of this start, links to its pages.
+
+    Raises MemoryUnavailable: the address is taken, and was asked for.
+    """
+    given = asked.model_fields_set
+    host, port = split_address(asked.api_address) or ("127.0.0.1", 0)
+    if "api_address" not in given and not port_is_free(port):
+        port = free_ports(1)[0]
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    base = (asked.public_url or f"http://{address}").rstrip("/")
+    made = {
+        "api_address": address,
+        "session_secret": SecretStr(secrets.token_urlsafe(48)),
+        "review_url": f"{base}/settings",
+        "temporal_ui_url": web_ui,
+    }
+    return {name: value for name, value in made.items() if name not in given}
 
 
 def write_dev_file(path: Path, content: Mapping[str, Any]) -> None:

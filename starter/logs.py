@@ -52,7 +52,7 @@ def configure_logging(settings: Settings) -> None:
     root.setLevel(level)
     # HTTP clients log request lines at info: addresses of objects hold user ids, and there is one per call. Alembic lists its
     # plugins at every start.
-    for noisy in ("alembic", "httpx", "httpx2", "httpcore", "httpcore2", "urllib3", "openai", "anthropic"):
+    for noisy in ("alembic", "uvicorn", "httpx", "httpx2", "httpcore", "httpcore2", "urllib3", "openai", "anthropic"):
         logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
 
 

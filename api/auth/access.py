@@ -13,10 +13,12 @@ from urllib.parse import unquote
 
 from fastapi import Depends, Header, Request
 
-from api.context import Context
+from api.context import ApiContext, Context
 from api.problems import Forbidden, Unauthenticated
+from api.rates import Rates
 from memory.model.access import Permission, Principal, Role
 from memory.model.errors import InvalidInput
+from memory.model.ids import short_hash
 from memory.model.scope import Scope
 
 USER_HEADER: Final = "Afterturn-User"
@@ -43,11 +45,20 @@ class Acting:
 
 
 async def authenticated(request: Request, context: Context) -> Principal:
-    """Raises Unauthenticated."""
+    """Who is asking, counted against how often they may. Raises Unauthenticated, Forbidden, TooMany."""
+    principal = await _proven(request, context)
+    request.state.principal = principal
+    # A service's users do not use up what another one may ask.
+    user = request.headers.get(USER_HEADER, "") if Role.SERVICE in principal.roles else ""
+    rates: Rates = request.app.state.rates
+    request.state.rate = await rates.count(f"{principal.caller} {short_hash(user) if user else ''}")
+    return principal
+
+
+async def _proven(request: Request, context: ApiContext) -> Principal:
     for authenticator in context.authenticators:
         principal = await authenticator.authenticate(request)
         if principal is not None:
-            request.state.principal = principal
             return principal
     raise Unauthenticated("send a token: Authorization: Bearer …")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Header, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,15 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.auth.access import GUARDS
 from api.auth.claims import permissions_of
 from api.auth.issuer import DISCOVERY
-from api.auth.local_issuer import LIFETIME_S, MAX_LIFETIME_S, PATH, LocalIssuer, roles_of
+from api.auth.local_issuer import LIFETIME_S, LINK, MAX_LIFETIME_S, PATH, LocalIssuer, roles_of
 from api.auth.paths import NextPath, home, local_path
 from api.auth.sign_in import SignInFailed
 from api.context import Context
 from api.problems import Unauthenticated
 from memory.model.access import Permission, Principal
 from memory.model.scope import Scope
-
-LINK = "/login/dev"
 
 
 class TokenWish(BaseModel):
@@ -39,11 +36,6 @@ class MintedToken(BaseModel):
     access_token: str
     token_type: Literal["Bearer"] = "Bearer"  # noqa: S105
     expires_in: int
-
-
-def sign_in_link(local: LocalIssuer, base_url: str, next_path: str, **who: str) -> str:
-    """The address that signs a browser in. ``who``: ``tenant``, ``user``, ``role``, where they are not the usual ones."""
-    return f"{base_url.rstrip('/')}{LINK}?{urlencode({'key': local.key_text, **who, 'next': next_path}, safe='/')}"
 
 
 def router(local: LocalIssuer) -> APIRouter:

@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from typing import Any, Final, Literal
+from urllib.parse import urlencode
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -19,6 +20,7 @@ from api.auth.claims import SCOPE_PREFIX
 from memory.model.access import Role
 
 PATH: Final = "/dev/issuer"
+LINK: Final = "/login/dev"
 ALGORITHM: Final = "ES256"
 AUDIENCE: Final = "afterturn"
 LIFETIME_S: Final = 3600
@@ -93,3 +95,9 @@ class LocalIssuer:
 def roles_of(role: Literal["user", "admin", "service"]) -> tuple[Role, ...]:
     """An administrator here is a person with a memory too."""
     return (Role.USER, Role.ADMIN) if role == "admin" else (Role(role),)
+
+
+def sign_in_link(base_url: str, key: str, next_path: str, **who: str) -> str:
+    """The address that signs a browser in. ``who``: ``tenant``, ``user``, ``role``, where they are not the usual ones."""
+    query = urlencode({"key": key, **who, "next": next_path}, safe="/")
+    return f"{base_url.rstrip('/')}{LINK}?{query}"

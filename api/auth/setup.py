@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from api.context import Authenticator
 
 CALLBACK: Final = "/login/callback"
-_EVERYWHERE: Final = ("0.0.0.0:", "[::]:")
+_EVERYWHERE: Final = {"0.0.0.0:": "127.0.0.1:", "[::]:": "[::1]:"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def check_access(settings: Settings) -> None:
         raise InvalidSettings("AFTERTURN_OIDC_ISSUER is missing: without it no token of an issuer is accepted")
     if settings.oidc_client_id is not None and settings.session_secret is None:
         raise InvalidSettings("AFTERTURN_SESSION_SECRET is missing: with AFTERTURN_OIDC_CLIENT_ID people sign in to the pages")
-    if settings.oidc_client_id is not None and settings.public_url is None and settings.api_address.startswith(_EVERYWHERE):
+    if settings.oidc_client_id is not None and settings.public_url is None and settings.api_address.startswith(tuple(_EVERYWHERE)):
         raise InvalidSettings("AFTERTURN_PUBLIC_URL is missing: the issuer sends people back there after a sign-in")
     if settings.oidc_client_id is not None and "openid" not in settings.oidc_scopes.split():
         raise InvalidSettings("AFTERTURN_OIDC_SCOPES must have openid")
@@ -73,7 +73,10 @@ def check_access(settings: Settings) -> None:
 
 def base_url(settings: Settings) -> str:
     """Where browsers reach the API, without a slash at the end."""
-    return (settings.public_url or f"http://{settings.api_address}").rstrip("/")
+    address = settings.api_address
+    for everywhere, here in _EVERYWHERE.items():
+        address = address.replace(everywhere, here)
+    return (settings.public_url or f"http://{address}").rstrip("/")
 
 
 def build_access(settings: Settings, *, tokens: ServiceTokens, directory: Directory, local: LocalIssuer | None = None) -> Access:

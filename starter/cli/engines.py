@@ -1,4 +1,4 @@
-"""Commands that run something: ``dev``, ``demo``, ``chat``, ``worker``, ``migrate``, ``doctor``."""
+"""Commands that run something: ``dev``, ``demo``, ``chat``, ``worker``, ``api``, ``migrate``, ``doctor``."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
     app.command("demo")(demo)
     app.command("chat")(chat)
     app.command("worker")(worker)
+    app.command("api")(api)
     app.command("migrate")(migrate)
     app.command("doctor")(doctor)
 
@@ -46,7 +47,7 @@ def register(app: typer.Typer) -> None:
 def dev(ctx: typer.Context) -> None:
     """Run everything on this machine.
 
-    S3 server, Temporal with its Web UI, database, worker and schedules.
+    S3 server, Temporal with its Web UI, database, worker, schedules, the HTTP API and its pages.
 
     Context memory is switched on for every company here, unless the environment says otherwise. Ctrl-C stops all of it; the data
     stays in the data folder.
@@ -85,30 +86,40 @@ def _categories(settings: Settings) -> str:
 
 
 def _show_urls(stack: LocalStack) -> None:
+    from rich.markup import escape
     from rich.panel import Panel
     from rich.table import Table
 
     model = stack.settings.language_model
     rows = [
-        ("Temporal Web UI", stack.urls["web_ui"]),
         ("Temporal", stack.client.service_client.config.target_host),
         ("S3 server", stack.urls["object_store"]),
         ("database", "SQLite in the data folder" if stack.settings.database_url is None else "as AFTERTURN_DATABASE_URL says"),
         ("language model", f"{model} (rules, not a language model)" if model.split(":")[0] == "simulated" else model),
         ("event window", _categories(stack.settings)),
-        ("to try", "afterturn chat, afterturn events sandbox, afterturn knowledge sandbox, afterturn doctor"),
+        ("to try", "afterturn chat, afterturn dev-token, afterturn events sandbox, afterturn knowledge sandbox, afterturn doctor"),
         ("data folder", str(stack.data_dir)),
     ]
     if "metrics" in stack.urls:
         rows.insert(-1, ("metrics", stack.urls["metrics"]))
+    links = [
+        ("settings page", stack.urls["settings_page"]),
+        ("admin page", stack.urls["admin_page"]),
+        ("API documentation", stack.urls["docs"]),
+        ("Temporal Web UI", stack.urls["web_ui"]),
+    ]
     console = stdout()
     if not console.is_terminal:
-        write("".join(f"{name}: {value}\n" for name, value in rows) + "ready\n")
+        write("".join(f"{name}: {value}\n" for name, value in [*links, *rows]) + "ready\n")
         return
     grid = Table.grid(padding=(0, 2))
     for name, value in rows:
         grid.add_row(f"[dim]{name}[/dim]", safe_text(value))
     console.print(Panel(grid, title="afterturn dev", subtitle="Ctrl-C stops all of it", expand=False), soft_wrap=False)
+    # Each on a line of its own and never cut, so that a terminal can open it.
+    for name, address in links:
+        console.print(f"[dim]{name:<18}[/dim] {escape(safe_text(address))}", soft_wrap=True, highlight=False)
+    console.print("[dim]The links of the pages sign in: whoever has them is that user. They hold until this stops.[/dim]")
 
 
 # --------------------------------------------------------------------------------------------------------------------- chat
@@ -143,7 +154,7 @@ def chat(
     run(talk())
 
 
-# ------------------------------------------------------------------------------------------------- worker, migrate, doctor
+# -------------------------------------------------------------------------------------------- worker, api, migrate, doctor
 
 
 class Queue(StrEnum):
@@ -170,6 +181,20 @@ def worker(
     state.logs(settings, level="info")
     queues = {Queue.ALL: (TASK_QUEUE, MODEL_TASK_QUEUE), Queue.WORKFLOWS: (TASK_QUEUE,), Queue.MODELS: (MODEL_TASK_QUEUE,)}
     asyncio.run(run_worker(settings, queues[queue]))
+
+
+def api(ctx: typer.Context) -> None:
+    """Serve the HTTP API and the pages until told to stop.
+
+    At AFTERTURN_API_ADDRESS. After SIGTERM or Ctrl-C nothing new is accepted, streams end, and requests that run may finish, for
+    as long as AFTERTURN_GRACEFUL_SHUTDOWN_S says.
+    """
+    from api.serve import run_api
+
+    state = state_of(ctx)
+    settings = state.settings()
+    state.logs(settings, level="info")
+    asyncio.run(run_api(settings))
 
 
 def migrate(
