@@ -13,7 +13,7 @@ from activities.common import only_root, since
 from activities.errors import translated
 from activities.model_steps import turn_key
 from memory.model.enablement import ReasonCode
-from memory.model.errors import ProfileConflict, RootClash, StoreUnavailable
+from memory.model.errors import BeingForgotten, ProfileConflict, RootClash, StoreUnavailable
 from memory.model.ids import short_hash
 from memory.model.names import EDIT_PROFILE, ROLLBACK_PROFILE, UPLOAD_PROFILE
 from memory.model.profile import Profile, parse_body
@@ -131,6 +131,8 @@ class ProfileActivities:
     async def _refused(self, scope: Scope, root: str) -> WriteReply | None:
         """A turn is processed for minutes when a model or a store is slow; what the user decided meanwhile counts."""
         facts = await self._directory.facts(scope, "default")
+        if facts.forgetting:
+            return WriteReply(status=WriteStatus.OPTED_OUT, reason=ReasonCode.BEING_FORGOTTEN)
         if not facts.user_allows:
             return WriteReply(status=WriteStatus.OPTED_OUT, reason=ReasonCode.USER_OPTED_OUT)
         if facts.active_roots != (root,):
@@ -168,9 +170,12 @@ class ProfileActivities:
         )
 
     async def _root(self, scope: Scope) -> str | None:
-        """None when several clash."""
+        """None when several clash. Raises BeingForgotten."""
+        facts = await self._directory.facts(scope, "default")
+        if facts.forgetting:
+            raise BeingForgotten
         try:
-            return await only_root(self._directory, scope, await self._directory.facts(scope, "default"))
+            return await only_root(self._directory, scope, facts)
         except RootClash:
             return None
 

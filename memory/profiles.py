@@ -17,7 +17,7 @@ import hashlib
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -375,6 +375,30 @@ class Profiles:
                 break
             after = page[-1].key
         return removed
+
+    # ---------------------------------------------------------------------------------------------------------- forgetting
+
+    async def left_of(self, scope: Scope) -> dict[tuple[str, str], Sequence[ObjectInfo]]:
+        """All that the object store holds of a user, by bucket and prefix: every version and delete marker below every folder of
+        the company's bucket, whether or not it is (still) a root, and what is staged."""
+        bucket, staging = self.bucket(scope.tenant), self.staging_bucket(scope.tenant)
+        places = [(bucket, f"{folder}/{scope.user}/") for folder in await self._store.folders(bucket)]
+        places.append((staging, f"staging/{scope.user}/"))
+        return {place: await self._store.list_all_versions(*place) for place in places}
+
+    async def erase(self, scope: Scope, left: Mapping[tuple[str, str], Sequence[ObjectInfo]]) -> None:
+        """Delete these for good, a few at a time, and the folders that had the user's name. Safe to repeat."""
+        self.forget_recent(scope)
+        for (bucket, prefix), versions in left.items():
+            for start in range(0, len(versions), _HEADS_AT_ONCE):
+                part = versions[start : start + _HEADS_AT_ONCE]
+                await asyncio.gather(*(self._store.delete(bucket, info.key, info.version_id) for info in part))
+            await self._store.drop_folder(bucket, prefix)
+
+    def forget_recent(self, scope: Scope) -> None:
+        """What this process read a moment ago."""
+        for where in [where for where in self._recent if where[0] == scope]:
+            del self._recent[where]
 
     # ----------------------------------------------------------------------------------------------------------- internals
 

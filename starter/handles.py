@@ -25,9 +25,10 @@ from temporalio.common import SearchAttributeKey, WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from memory.model.directory import MemoryFacts
 from memory.model.document import Document
 from memory.model.enablement import Enablement
-from memory.model.errors import AfterturnError, InvalidInput, MemoryUnavailable, UnreadableProfile
+from memory.model.errors import AfterturnError, BeingForgotten, InvalidInput, MemoryUnavailable, UnreadableProfile
 from memory.model.ids import encode_segment, new_id, short_hash
 from memory.model.names import EDIT_UPDATE, POST_ANSWER_WORKFLOW, ROLLBACK_UPDATE, SEARCH_STAGE, STATUS_QUERY, TASK_QUEUE
 from memory.model.profile import EMPTY_PROFILE, Profile, parse_body, render_body
@@ -138,7 +139,7 @@ class Handles:
 
     async def edit_profile(self, scope: Scope, document: str, *, expected_etag: str | None, edit_id: str | None) -> EditResult:
         text = await asyncio.to_thread(_editable, document)
-        root = root_of(await self._directory.facts(scope, "default"))
+        root = root_of(await self._writable(scope))
         edit_id = _named(edit_id)
         candidate = await self._profiles.stage(scope, text, owner=edit_id)
         request = EditRequest(edit_id=edit_id, candidate=candidate, expected_etag=expected_etag)
@@ -157,13 +158,31 @@ class Handles:
     async def rollback(self, scope: Scope, to_version: int, *, expected_etag: str | None, edit_id: str | None) -> EditResult:
         if to_version < 1:
             raise InvalidInput(f"versions count from 1; there is no version {to_version}")
-        root_of(await self._directory.facts(scope, "default"))
+        root_of(await self._writable(scope))
         request = RollbackRequest(edit_id=_named(edit_id), to_version=to_version, expected_etag=expected_etag)
         update_id = f"{request.edit_id}:{short_hash(str(to_version), expected_etag or '')}"
         reply = await self._update(scope, ROLLBACK_UPDATE, request, update_id, "roll-back")
         return EditResult(reply.status, reply.version, reply.etag, reply.reason)
 
+    async def _writable(self, scope: Scope) -> MemoryFacts:
+        """Raises BeingForgotten."""
+        facts = await self._directory.facts(scope, "default")
+        if facts.forgetting:
+            raise BeingForgotten
+        return facts
+
     async def _update(self, scope: Scope, name: str, request: Payload, update_id: str, what: str) -> WriteReply:
+        try:
+            reply = await self._told(scope, name, request, update_id, what)
+        except MemoryUnavailable:
+            # The run may be one of those that an erasure has just stopped.
+            await self._writable(scope)
+            raise
+        if reply.status is WriteStatus.FAILED and reply.reason == BeingForgotten.__name__:
+            await self._writable(scope)
+        return reply
+
+    async def _told(self, scope: Scope, name: str, request: Payload, update_id: str, what: str) -> WriteReply:
         client = await self._temporal()
         start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
             POST_ANSWER_WORKFLOW,

@@ -94,8 +94,16 @@ class Loader:
 
     # -------------------------------------------------------------------------------------------------------- enablement
 
-    def rule(self, scope: Scope, facts: MemoryFacts, *, allow_user_memory: bool, web_search: bool | None) -> Enablement:
-        """Whether memory is on, by what the stores say."""
+    def rule(
+        self,
+        scope: Scope,
+        facts: MemoryFacts,
+        *,
+        allow_user_memory: bool,
+        web_search: bool | None,
+        accepted_at: datetime | None = None,
+    ) -> Enablement:
+        """Whether memory is on, by what the stores say. ``accepted_at``: of what is to be recorded."""
         return effective_enablement(
             feature_flag=self._settings.feature_flag,
             allow_with_web_search=self._settings.allow_with_web_search,
@@ -103,6 +111,7 @@ class Loader:
             facts=facts,
             allow_user_memory=allow_user_memory,
             web_search=web_search,
+            accepted_at=accepted_at,
         )
 
     def rule_without_stores(self, scope: Scope, *, allow_user_memory: bool) -> Enablement:
@@ -297,6 +306,13 @@ class Loader:
             self._count(self.counter(SpaceSettings()), "warm")
         except AfterturnError as error:
             _log.error("tokens cannot be counted: %s", error.message)
+
+    def forget(self, scope: Scope) -> None:
+        """What this process remembers of the user's profile."""
+        self._profiles.forget_recent(scope)
+        self._roots.pop(scope, None)
+        for key in [key for key in self._known if key[0] == scope]:
+            self._cuts -= self._known.pop(key).body is not None
 
     async def aclose(self, *, within_s: float) -> None:
         await self._counting.aclose(within_s=within_s)

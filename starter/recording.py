@@ -103,7 +103,7 @@ class Recorder:
         size = piece.chars
         if len(self._tasks) >= MAX_UNDER_WAY or self._chars + size > MAX_CHARS_UNDER_WAY:
             return self._lost(scope, piece, "too much is being recorded")
-        task = asyncio.create_task(self._contained(scope, piece, started, budget), name="afterturn record")
+        task = asyncio.create_task(self._contained(scope, piece, datetime.now(UTC), started, budget), name="afterturn record")
         self._tasks.add(task)
         self._chars += size
 
@@ -119,22 +119,22 @@ class Recorder:
             receipt = piece.receipt(ReceiptStatus.PENDING, reason="not settled within the budget; it goes on in the background")
         return replace(receipt, elapsed_ms=(loop.time() - started) * 1000)
 
-    async def _contained(self, scope: Scope, piece: Piece, started: float, budget: float) -> Receipt:
+    async def _contained(self, scope: Scope, piece: Piece, accepted_at: datetime, started: float, budget: float) -> Receipt:
         try:
-            return await self._record(scope, piece, started, budget)
+            return await self._record(scope, piece, accepted_at, started, budget)
         except asyncio.CancelledError:
             self._lost(scope, piece, "the client was closed")
             raise
         except Exception as error:  # noqa: BLE001 - an answer never fails because of memory
             return self._lost(scope, piece, fault(error))
 
-    async def _record(self, scope: Scope, piece: Piece, started: float, budget: float) -> Receipt:
+    async def _record(self, scope: Scope, piece: Piece, accepted_at: datetime, started: float, budget: float) -> Receipt:
         known = self._loader.rule_without_stores(scope, allow_user_memory=piece.allow_user_memory)
         if not known.active:
             return _skipped(piece, known)
         deadline = started + budget * LOG_SHARE
         if self.drainer.holds(scope):
-            spooled = await self._behind_others(scope, piece)
+            spooled = await self._behind_others(scope, piece, accepted_at)
             if spooled is not None:
                 return spooled
         try:
@@ -142,15 +142,15 @@ class Recorder:
         except InvalidInput as error:
             return piece.receipt(ReceiptStatus.REFUSED, reason=error.message)
         try:
-            stored = await self._tables.call(lambda: self._store(scope, piece), deadline=deadline)
+            stored = await self._tables.call(lambda: self._store(scope, piece, accepted_at), deadline=deadline)
         except InvalidInput as error:
             return piece.receipt(ReceiptStatus.REFUSED, reason=error.message)
         except AfterturnError as error:
-            return await self._to_spool(scope, piece, error.message)
+            return await self._to_spool(scope, piece, accepted_at, error.message)
         except Exception as error:  # noqa: BLE001 - whatever it is, the piece is worth keeping
-            return await self._to_spool(scope, piece, fault(error))
+            return await self._to_spool(scope, piece, accepted_at, fault(error))
         if stored.refused_by is not None:
-            return _skipped(piece, self._rule(scope, stored.refused_by, piece))
+            return _skipped(piece, self._rule(scope, stored.refused_by, piece, accepted_at))
         self.drainer.log_is_back()
         self._window_filled(scope, stored)
         if not stored.turn_ids:
@@ -158,10 +158,13 @@ class Recorder:
         problem = await self._wake(scope, stored.turn_ids, started + budget * (1 - 2 * MARGIN))
         return replace(stored.receipt, reason=problem, started=problem is None)
 
-    async def _store(self, scope: Scope, piece: Piece) -> Stored:
-        return await piece.store(
-            self._event_log, scope, now=datetime.now(UTC), allowed=lambda facts: self._rule(scope, facts, piece).active
-        )
+    async def _store(self, scope: Scope, piece: Piece, accepted_at: datetime) -> Stored:
+        """``accepted_at``: when it was handed over. A user may have been forgotten since."""
+
+        def allowed(facts: MemoryFacts) -> bool:
+            return self._rule(scope, facts, piece, accepted_at).active
+
+        return await piece.store(self._event_log, scope, now=datetime.now(UTC), allowed=allowed)
 
     def _window_filled(self, scope: Scope, stored: Stored) -> None:
         """Where these events completed a window, its run is woken, beside the answer; a lost wake-up is the sweeper's."""
@@ -169,8 +172,9 @@ class Recorder:
         if stored.waiting >= size and stored.waiting % size < stored.added:
             self._wake_windows(scope, stored.waiting)
 
-    def _rule(self, scope: Scope, facts: MemoryFacts, piece: Piece) -> Enablement:
-        return self._loader.rule(scope, facts, allow_user_memory=piece.allow_user_memory, web_search=piece.web_search)
+    def _rule(self, scope: Scope, facts: MemoryFacts, piece: Piece, accepted_at: datetime) -> Enablement:
+        consent, searches = piece.allow_user_memory, piece.web_search
+        return self._loader.rule(scope, facts, allow_user_memory=consent, web_search=searches, accepted_at=accepted_at)
 
     async def _clean(self, piece: _PieceT) -> _PieceT:
         """The piece as a store may have it. Raises InvalidInput for a message that is too long."""
@@ -186,19 +190,19 @@ class Recorder:
 
     # -------------------------------------------------------------------------------------------------------------- spool
 
-    async def _behind_others(self, scope: Scope, piece: Piece) -> Receipt | None:
+    async def _behind_others(self, scope: Scope, piece: Piece, accepted_at: datetime) -> Receipt | None:
         """What follows others of its user in the spool goes behind them; None: the spool does not take it: out of order, then."""
         try:
-            await self.drainer.append(SpoolEntry(scope, await self._clean(piece), datetime.now(UTC)))
+            await self.drainer.append(SpoolEntry(scope, await self._clean(piece), accepted_at))
         except InvalidInput as error:
             return piece.receipt(ReceiptStatus.REFUSED, reason=error.message)
         except MemoryUnavailable:
             return None
         return piece.receipt(ReceiptStatus.SPOOLED, reason="earlier turns of this user wait in the spool")
 
-    async def _to_spool(self, scope: Scope, piece: Piece, why: str) -> Receipt:
+    async def _to_spool(self, scope: Scope, piece: Piece, accepted_at: datetime, why: str) -> Receipt:
         try:
-            await self.drainer.append(SpoolEntry(scope, piece, datetime.now(UTC)))
+            await self.drainer.append(SpoolEntry(scope, piece, accepted_at))
         except MemoryUnavailable as error:
             return self._lost(scope, piece, f"{why}; {error.message}")
         _log.warning("%s of %s/%s spooled: %s", piece.name, scope.tenant, scope.user, why)
@@ -213,7 +217,7 @@ class Recorder:
         return piece.receipt(ReceiptStatus.LOST, reason=why)
 
     async def _record_spooled(self, entry: SpoolEntry) -> str:
-        stored = await self._store(entry.scope, entry.piece)
+        stored = await self._store(entry.scope, entry.piece, entry.spooled_at)
         if stored.refused_by is not None:
             return "skipped"
         self._window_filled(entry.scope, stored)

@@ -41,6 +41,8 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 @dataclass(frozen=True, slots=True)
 class SpoolEntry:
+    """``spooled_at``: when it was handed over; a user who was forgotten since stays forgotten."""
+
     scope: Scope
     piece: Piece = field(repr=False)
     spooled_at: datetime

@@ -69,6 +69,9 @@ class SpendCapReached(NotPermitted):
 class BeingForgotten(NotPermitted):
     """Everything of this user is being deleted: nothing of them is written until that is done."""
 
+    def __init__(self, message: str = "all of this user's memory is being deleted: nothing is saved until that is done") -> None:
+        super().__init__(message)
+
 
 class ProfileConflict(AfterturnError):
     """The profile changed since the version that the caller read."""

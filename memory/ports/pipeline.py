@@ -222,6 +222,19 @@ class ObjectStore(Protocol):
         """Versions of exactly this key, newest first, delete markers included, without metadata."""
         ...
 
+    async def folders(self, bucket: str) -> Sequence[str]:
+        """First segments of the keys, by name; of keys with nothing but a delete marker too, and perhaps of some that are gone. A
+        missing bucket is empty."""
+        ...
+
+    async def list_all_versions(self, bucket: str, prefix: str) -> Sequence[ObjectInfo]:
+        """Versions of all keys that begin with this, delete markers included, in no order, without metadata."""
+        ...
+
+    async def drop_folder(self, bucket: str, prefix: str) -> None:
+        """Where a store goes on showing a folder below which no key is left, remove it. ``prefix`` ends with a slash."""
+        ...
+
     async def ensure_bucket(self, bucket: str, *, versioned: bool = True) -> None:
         """Create it where it does not exist; safe to race. ``versioned``: turn versioning on; else it is left as it is."""
         ...

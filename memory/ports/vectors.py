@@ -6,8 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from memory.model.errors import InvalidSettings
+
 PAYLOAD_OWNER = "owner"
 """Payload field of every point: :attr:`memory.model.owner.Owner.path`. A keyword index with ``is_tenant``."""
+
+
+class NoCollection(InvalidSettings):
+    """The collection was never made; a worker makes it at its start."""
 
 
 @dataclass(frozen=True, slots=True)

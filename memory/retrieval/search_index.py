@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from memory.model.owner import Owner
@@ -19,7 +19,8 @@ from memory.ports import (
     WindowLedger,
 )
 from memory.ports.knowledge import KnowledgeEmbeddings
-from memory.retrieval.documents import Documents
+from memory.ports.vectors import NoCollection
+from memory.retrieval.documents import Documents, collection_name
 from memory.retrieval.events import KIND, EventIndex
 from memory.retrieval.facts import FactSearch
 from memory.retrieval.reconcile import Cursor, ReconcileReport, reconcile_documents, reconcile_events
@@ -104,6 +105,22 @@ class SearchIndex:
             embed_events=embed_events,
             progress=progress,
         )
+
+    async def count_of(self, owner: Owner) -> dict[str, int]:
+        """Points of an owner by collection, in all collections that there are. Raises StoreUnavailable, FolderInUse."""
+        found: dict[str, int] = {}
+        for kind in self.kinds:
+            name = collection_name(kind)
+            try:
+                found[name] = await self.vectors.count(name, owner=owner.path)
+            except NoCollection:
+                continue
+        return found
+
+    async def erase(self, owner: Owner, collections: Collection[str]) -> None:
+        """All points of an owner in these collections, nobody else's. Safe to repeat. Raises as :meth:`count_of`."""
+        for name in collections:
+            await self.vectors.delete_owner(name, owner.path)
 
     async def check(self) -> None:
         """At the start: collections and payload indexes are there and fit the embedder.

@@ -621,3 +621,46 @@ async def test_the_first_use_of_a_bucket_by_many_at_once_fails_for_nobody(s3_set
     finally:
         for store in stores:
             await store.aclose()
+
+
+# -------------------------------------------------------------------------------------------------------------- everything
+
+
+async def test_all_versions_below_a_prefix_and_the_folders_that_there_are(store: ObjectStore, bucket: str) -> None:
+    for key in ("root/ann/memory.md", "root/ann/other.md", "root/ann-2/memory.md", "old/ann/memory.md"):
+        for number in range(3):
+            await store.put(bucket, key, f"{key} {number}".encode())
+    await store.delete(bucket, "old/ann/memory.md")
+    await store.put(bucket, "flat", b"no folder")
+
+    assert list(await store.folders(bucket)) == ["old", "root"]
+    found = await store.list_all_versions(bucket, "root/ann/")
+    assert sorted(info.key for info in found) == ["root/ann/memory.md"] * 3 + ["root/ann/other.md"] * 3
+    gone = await store.list_all_versions(bucket, "old/ann/")
+    assert sorted(info.is_delete_marker for info in gone) == [False, False, False, True]
+
+    for info in (*found, *gone):
+        await store.delete(bucket, info.key, info.version_id)
+    assert await store.list_all_versions(bucket, "root/ann/") == []
+    assert await store.list_all_versions(bucket, "old/") == []
+    await store.drop_folder(bucket, "root/ann/")
+    await store.drop_folder(bucket, "root/nobody/")
+    assert "root" in await store.folders(bucket)  # a store may take its time to see that a folder is empty
+    assert {info.key for info in await store.list_all_versions(bucket, "root/")} == {"root/ann-2/memory.md"}
+    if isinstance(store, MinioObjectStore):
+        shown = store._client.list_objects(bucket, prefix="root/", include_version=True)
+        assert [item.object_name for item in shown] == ["root/ann-2/"]
+    assert len(await store.list_all_versions(bucket, "root/ann-2/")) == 3
+
+
+async def test_all_versions_where_none_are_kept(store: ObjectStore) -> None:
+    bucket = unique_bucket_prefix()
+    assert await store.list_all_versions(bucket, "a/") == []
+    assert list(await store.folders(bucket)) == []
+    await store.ensure_bucket(bucket, versioned=False)
+    for number in range(2):
+        await store.put(bucket, "staging/ann/1", str(number).encode())
+    [info] = await store.list_all_versions(bucket, "staging/ann/")
+    await store.delete(bucket, info.key, info.version_id)
+    assert await store.get(bucket, "staging/ann/1") is None
+    assert await store.list_all_versions(bucket, "staging/") == []

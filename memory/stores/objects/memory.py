@@ -199,6 +199,32 @@ class MemoryObjectStore:
             raise late
         return [replace(item.info, metadata={}, is_latest=index == 0) for index, item in enumerate(versions[:limit])]
 
+    async def folders(self, bucket: str) -> Sequence[str]:
+        check_bucket_name(bucket)
+        late = await self._enter("list_versions")
+        place = self._buckets.get(bucket)
+        found = sorted({key.partition("/")[0] for key in (place.objects if place else {}) if "/" in key})
+        if late:
+            raise late
+        return found
+
+    async def list_all_versions(self, bucket: str, prefix: str) -> Sequence[ObjectInfo]:
+        check_bucket_name(bucket)
+        late = await self._enter("list_versions")
+        place = self._buckets.get(bucket)
+        found = [
+            replace(item.info, metadata={}, is_latest=item is versions[-1])
+            for key, versions in (place.objects if place else {}).items()
+            if key.startswith(prefix)
+            for item in versions
+        ]
+        if late:
+            raise late
+        return found
+
+    async def drop_folder(self, bucket: str, prefix: str) -> None:
+        """There are no folders here."""
+
     # ------------------------------------------------------------------------------------------------------------ buckets
 
     async def ensure_bucket(self, bucket: str, *, versioned: bool = True) -> None:

@@ -44,6 +44,8 @@ _META = "x-amz-meta-"
 _CHUNK = 256 * 1024
 _MIN_PART = 5 * 1024 * 1024
 _PAGE = 1000
+_MANY_PAGES = 6
+"""What has no limit gets the time of so many."""
 
 _MISSING = frozenset({"NoSuchKey", "NoSuchBucket", "NoSuchVersion"})
 _CONFLICT = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
@@ -263,6 +265,37 @@ class MinioObjectStore:
             return versions[:limit]
 
         return await self._run("list", call, absent=[], pages=2 + limit // _PAGE)
+
+    async def folders(self, bucket: str) -> Sequence[str]:
+        check_bucket_name(bucket)
+
+        def call() -> list[str]:
+            found = self._client.list_objects(bucket, include_version=True)
+            return sorted({item.object_name.rstrip("/") for item in found if item.is_dir and item.object_name})
+
+        return await self._run("list", call, absent=[], pages=_MANY_PAGES)
+
+    async def list_all_versions(self, bucket: str, prefix: str) -> Sequence[ObjectInfo]:
+        check_bucket_name(bucket)
+
+        def call() -> list[ObjectInfo]:
+            found = self._client.list_objects(bucket, prefix=prefix, recursive=True, include_version=True)
+            # Some stores show the folders on the way as well.
+            return [_listed(item) for item in found if not item.is_dir and (item.object_name or "").startswith(prefix)]
+
+        return await self._run("list", call, absent=[], pages=_MANY_PAGES)
+
+    async def drop_folder(self, bucket: str, prefix: str) -> None:
+        check_bucket_name(bucket)
+        check_key(prefix.removesuffix("/"))
+
+        def call() -> None:
+            found = self._client.list_objects(bucket, prefix=prefix.removesuffix("/"), include_version=True)
+            # Asked for by its name first: elsewhere, deleting what is not there leaves a delete marker.
+            if any(item.is_dir and item.object_name == prefix for item in found):
+                self._client.remove_object(bucket, prefix)
+
+        await self._run("delete", call, absent=None, pages=_MANY_PAGES)
 
     # ------------------------------------------------------------------------------------------------------------ buckets
 

@@ -18,8 +18,4 @@ def is_forgetting(connection: Connection, scope: Scope) -> bool:
 def refuse_while_forgetting(connection: Connection, scope: Scope) -> None:
     """Raises BeingForgotten."""
     if is_forgetting(connection, scope):
-        raise being_forgotten()
-
-
-def being_forgotten() -> BeingForgotten:
-    return BeingForgotten("all of this user's memory is being deleted: nothing is saved until that is done")
+        raise BeingForgotten

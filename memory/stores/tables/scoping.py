@@ -45,10 +45,9 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.sql.selectable import FromClause, SelectBase
 
 from memory.model.erasure import user_hash
-from memory.model.errors import InvalidInput, NotPermitted
+from memory.model.errors import BeingForgotten, InvalidInput, NotPermitted
 from memory.model.owner import Owner, View
 from memory.model.scope import Scope
-from memory.stores.tables.forgetting import being_forgotten
 from memory.stores.tables.fragments import Fragment, is_closed
 from memory.stores.tables.rows_knowledge import KNOWLEDGE
 from memory.stores.tables.rows_records import RECORD_OWNERS
@@ -257,7 +256,7 @@ class Records:
         new = {**key, "last_contact_id": -1, "last_change": 0, "b_tenant": key["tenant"], "b_user_hash": _user_hash(**key)}
         row = self._connection.execute(taken, new, execution_options=self._options).one()
         if row.forgetting and not upkeep:
-            raise being_forgotten()
+            raise BeingForgotten
         return row
 
     def _mine(self, table: Table) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

@@ -12,13 +12,14 @@ from typing import Any, ClassVar, Final
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from memory.model.errors import AfterturnError, FolderInUse, InvalidInput, InvalidSettings, StoreUnavailable
-from memory.ports.vectors import CollectionSpec, Hit, Point, VectorIndex, VectorQuery
+from memory.ports.vectors import CollectionSpec, Hit, NoCollection, Point, VectorIndex, VectorQuery
 
 MAX_REQUEST_BYTES: Final = 32 * 1024 * 1024
 PATH: Final = "/v1/"
 
 STATUSES: Final[dict[type[AfterturnError], int]] = {
     InvalidInput: 400,
+    NoCollection: 409,
     InvalidSettings: 409,
     FolderInUse: 423,
     StoreUnavailable: 503,

@@ -11,7 +11,7 @@ from operator import lt
 from typing import Any, Final, NamedTuple
 
 from memory.model.errors import InvalidInput, InvalidSettings
-from memory.ports.vectors import PAYLOAD_OWNER, CollectionSpec, Hit, Point, SparseVector, VectorQuery
+from memory.ports.vectors import PAYLOAD_OWNER, CollectionSpec, Hit, NoCollection, Point, SparseVector, VectorQuery
 
 DENSE: Final = "dense"
 SPARSE: Final = "sparse"
@@ -168,8 +168,8 @@ def _embedder(dimension: int | None, model: str | None) -> str:
     return f"{(model or 'an unknown embedder')[:100]} ({dimension} dimensions)"
 
 
-def no_collection(name: str) -> InvalidSettings:
-    return InvalidSettings(f"there is no vector collection {name}; start a worker, which makes it, or run `afterturn reindex`")
+def no_collection(name: str) -> NoCollection:
+    return NoCollection(f"there is no vector collection {name}; start a worker, which makes it, or run `afterturn reindex`")
 
 
 def wrong_dimension(name: str) -> InvalidSettings:
