@@ -43,6 +43,7 @@ from starter.recording import Recorder
 from starter.records import Records
 from starter.relay import NoticeRelay, OnNotice
 from starter.roots import Roots
+from starter.search_all import EverythingSearch
 from starter.signals import TurnSignaller
 from starter.views import (
     DrainResult,
@@ -74,6 +75,7 @@ class MemoryClient(ProfileMethods):
         contacts, tasks, guidance, functions: what was learned of people, of what is to be done, of how it is done.
         facts, search_facts, fact_history, add_facts, forget_facts: see :class:`starter.record_facts.Facts`.
         search_events, usage, route, set_teams, teams: see :class:`starter.records.Records`.
+        search_all: one search over all of it, see :class:`starter.search_all.EverythingSearch`.
 
     Args:
         settings: ``load_settings()`` by default.
@@ -148,6 +150,7 @@ class MemoryClient(ProfileMethods):
         self.add_facts = records.facts.add
         self.forget_facts = records.facts.forget
         self.search_events = records.search_events
+        self.search_all = EverythingSearch(records, self.get_profile).search
         self.usage = records.usage
         self.route = records.route
         self.set_teams = records.set_teams
