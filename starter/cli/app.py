@@ -8,7 +8,22 @@ from typing import Annotated
 
 import typer
 
-from starter.cli import contacts, engines, events, facts, knowledge, library, mcp, operate, profiles, spaces, tokens, windows
+from starter.cli import (
+    contacts,
+    dev_token,
+    engines,
+    events,
+    facts,
+    knowledge,
+    library,
+    mcp,
+    operate,
+    profiles,
+    spaces,
+    tasks,
+    tokens,
+    windows,
+)
 from starter.cli.output import write
 from starter.cli.state import state_of
 
@@ -48,6 +63,7 @@ def options(
 
 
 engines.register(app)
+dev_token.register(app)
 profiles.register(app)
 operate.register(app)
 spaces.register(app)
@@ -55,6 +71,7 @@ events.register(app)
 windows.register(app)
 facts.register(app)
 contacts.register(app)
+tasks.register(app)
 library.register(app)
 knowledge.register(app)
 mcp.register(app)

@@ -1,4 +1,4 @@
-"""Contacts and tasks on the command line: ``contacts list|show|search|update|merge|ask|tell``, ``tasks list|ask|tell``."""
+"""Contacts on the command line: ``contacts list|show|search|update|merge|forget|ask|tell``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from starter.cli.desk import AfterOption, BestOption, LimitOption, fields_of, minute, moment_of, open_desk
+from starter.cli.desk import BestOption, fields_of, minute, open_desk
 from starter.cli.operations import operation
 from starter.cli.output import emit_json, print_table, safe_text, write
 from starter.cli.state import DEFAULT_TENANT, DEFAULT_USER, JsonOption, State, TenantOption, UserOption, YesOption, run, state_of
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memory.model.contact import Contact, ContactChange
-    from memory.model.task import Task
 
 ContactArgument = Annotated[str, typer.Argument(help="Its id, or an address, number or sender id of it.")]
 _FIELDS = (
@@ -40,14 +39,10 @@ def register(app: typer.Typer) -> None:
     contacts.command("search")(contacts_search)
     contacts.command("update")(contacts_update)
     contacts.command("merge")(contacts_merge)
+    contacts.command("forget")(contacts_forget)
     contacts.command("ask")(operation("ask", "Have a question about contacts answered. Nothing is changed.", manager="contacts"))
     contacts.command("tell")(operation("update", "Have the contacts say what TEXT says.", manager="contacts"))
     app.add_typer(contacts, name="contacts")
-    tasks = typer.Typer(help="What was asked for or promised.", no_args_is_help=True)
-    tasks.command("list")(tasks_list)
-    tasks.command("ask")(operation("ask", "Have a question about tasks answered. Nothing is changed.", manager="tasks"))
-    tasks.command("tell")(operation("update", "Have the tasks say what TEXT says.", manager="tasks"))
-    app.add_typer(tasks, name="tasks")
 
 
 # ---------------------------------------------------------------------------------------------------------------- contacts
@@ -106,7 +101,7 @@ def _print_contacts(contacts: Sequence[Contact], *, empty: str) -> None:
                 contact.email_address or "",
                 contact.phone_number or "",
                 contact.whatsapp_number or "",
-                _shortened(contact.bio or contact.rolling_summary or ""),
+                shortened(contact.bio or contact.rolling_summary or ""),
             )
             for contact in contacts
         ],
@@ -114,7 +109,7 @@ def _print_contacts(contacts: Sequence[Contact], *, empty: str) -> None:
     )
 
 
-def _shortened(text: str, most: int = 80) -> str:
+def shortened(text: str, most: int = 80) -> str:
     text = " ".join(text.split())
     return text if len(text) <= most else text[: most - 1] + "…"
 
@@ -126,21 +121,25 @@ def contacts_show(
     user: UserOption = DEFAULT_USER,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a contact with the history of its fields."""
+    """Show a contact with the history of its fields and the quotes that it comes from."""
     run(_show(state_of(ctx), (tenant, user), contact, as_json=as_json))
 
 
 async def _show(state: State, who: tuple[str, str], name: str, *, as_json: bool) -> None:
     async with open_desk(state) as desk:
-        contact = await _found(desk.records.contacts, who, name)
+        contact = await found_contact(desk.records.contacts, who, name)
         history = await desk.records.contacts.history(who, contact.contact_id)
+        sources = await desk.records.contacts.sources(who, contact.contact_id)
     if as_json:
-        emit_json({"contact": contact, "history": history})
-    else:
-        _print_contact(contact, history)
+        emit_json({"contact": contact, "history": history, "sources": sources})
+        return
+    _print_contact(contact, history)
+    for source in sources:
+        if source.quote:
+            write(safe_text(f"said ({minute(source.said_at) or 'time not known'}): {shortened(source.quote, 200)}\n"))
 
 
-async def _found(contacts: Any, who: tuple[str, str], name: int | str) -> Contact:
+async def found_contact(contacts: Any, who: tuple[str, str], name: int | str) -> Contact:
     from memory.model.errors import InvalidInput
 
     found: Contact | None = await contacts.get(who, name)
@@ -163,7 +162,7 @@ def _print_contact(contact: Contact, history: Sequence[ContactChange]) -> None:
     write("\n")
     print_table(
         ("changed (UTC)", "field", "before", "after", "origin"),
-        [(minute(one.at), one.field, _shortened(one.before or ""), _shortened(one.after or ""), one.origin) for one in history],
+        [(minute(one.at), one.field, shortened(one.before or ""), shortened(one.after or ""), one.origin) for one in history],
         empty="",
     )
 
@@ -203,7 +202,7 @@ def contacts_update(
 
 async def _update(state: State, who: tuple[str, str], name: str, values: dict[str, Any], *, as_json: bool) -> None:
     async with open_desk(state) as desk:
-        found = await _found(desk.records.contacts, who, name)
+        found = await found_contact(desk.records.contacts, who, name)
         changed = await desk.records.contacts.update(who, found.contact_id, **values)
     if as_json:
         emit_json(changed)
@@ -228,7 +227,7 @@ def contacts_merge(
 
 async def _merge(state: State, who: tuple[str, str], keep: str, drop: str, *, as_json: bool) -> None:
     async with open_desk(state) as desk:
-        kept, dropped = [await _found(desk.records.contacts, who, name) for name in (keep, drop)]
+        kept, dropped = [await found_contact(desk.records.contacts, who, name) for name in (keep, drop)]
         merged = await desk.records.contacts.merge(who, kept.contact_id, dropped.contact_id)
     if as_json:
         emit_json(merged)
@@ -237,60 +236,22 @@ async def _merge(state: State, who: tuple[str, str], keep: str, drop: str, *, as
     _print_contact(merged, ())
 
 
-# ------------------------------------------------------------------------------------------------------------------- tasks
-
-
-def tasks_list(
+def contacts_forget(
     ctx: typer.Context,
+    contacts: Annotated[list[str], typer.Argument(help="Ids, addresses, numbers or sender ids.", metavar="CONTACT...")],
     tenant: TenantOption = DEFAULT_TENANT,
     user: UserOption = DEFAULT_USER,
-    status: Annotated[
-        list[str] | None, typer.Option("--status", help="open, in_progress, done, cancelled; may be repeated; default: all.")
-    ] = None,
-    contact: Annotated[int | None, typer.Option("--contact", help="Only of the contact with this id.")] = None,
-    due_before: Annotated[str | None, typer.Option("--due-before", help="Only with a deadline before that time, ISO 8601.")] = None,
-    after: AfterOption = None,
-    limit: LimitOption = 50,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List tasks with the quotes that they come from."""
-    wanted = {
-        "statuses": status,
-        "contact_id": contact,
-        "due_before": moment_of(due_before, "--due-before"),
-        "after": after,
-        "limit": limit,
-    }
-    run(_tasks(state_of(ctx), (tenant, user), wanted, as_json=as_json))
+    """Remove contacts for good, with their texts, history and sources; tasks lose the link. It cannot be undone."""
+    if not yes:
+        typer.confirm(f"Forget {', '.join(contacts)} for good?", abort=True, err=True)
+    run(_forget(state_of(ctx), (tenant, user), contacts, as_json=as_json))
 
 
-async def _tasks(state: State, who: tuple[str, str], wanted: dict[str, Any], *, as_json: bool) -> None:
-    from memory.model.contact import SYSTEM_CONTACTS
-
+async def _forget(state: State, who: tuple[str, str], names: list[str], *, as_json: bool) -> None:
     async with open_desk(state) as desk:
-        if wanted["contact_id"] not in (None, *SYSTEM_CONTACTS):
-            await _found(desk.records.contacts, who, wanted["contact_id"])
-        found: tuple[Task, ...] = await desk.records.tasks.list(who, sources=True, **wanted)
-    if as_json:
-        emit_json(found)
-        return
-    print_table(
-        ("task", "name", "status", "priority", "deadline (UTC)", "repeats", "contact", "tags", "said"),
-        [
-            (
-                task.task_id,
-                task.name,
-                task.status.value,
-                task.priority.value,
-                minute(task.deadline),
-                task.schedule or "",
-                "" if task.contact_id is None else str(task.contact_id),
-                ", ".join(task.tags),
-                _shortened(next((source.quote for source in task.sources if source.quote), "")),
-            )
-            for task in found
-        ],
-        empty="no task",
-        whole=("task",),
-        spare=("tags", "priority", "repeats", "contact"),
-    )
+        ids = list(dict.fromkeys([(await found_contact(desk.records.contacts, who, name)).contact_id for name in names]))
+        gone = await desk.records.contacts.forget(who, ids)
+    emit_json({"asked": len(ids), "removed": gone}) if as_json else write(f"{gone} of {len(ids)} contacts removed\n")

@@ -255,6 +255,28 @@ def test_windows_of_all_users_say_whose_they_are(shell: Shell) -> None:
     assert {tuple(row.split("\t")[:2]) for row in rows} == {("demo", "late"), ("demo", "me")}
 
 
+def test_contacts_and_tasks_are_corrected_and_forgotten_one_by_one(shell: Shell) -> None:
+    late = ("--user", "late")
+    (task,) = shell.ask("tasks", "list", *late)
+    values = ["name=Send Ada the papers", "status=open", "tags=legal,today", "deadline=2026-07-01T09:00+02:00", "contact_id="]
+    changed = shell.ask("tasks", "change", task["task_id"], *values, *late)
+    assert (changed["name"], changed["status"], changed["tags"]) == ("Send Ada the papers", "open", ["legal", "today"])
+    assert (changed["deadline"], changed["contact_id"]) == ("2026-07-01T07:00:00Z", None)
+    assert [source["event_id"] for source in changed["sources"]] == ["e3", "e10"]
+    for wrong in ("status=never", "deadline=soon", "colour=red", "name=", "contact_id=999"):
+        assert shell.run("tasks", "change", task["task_id"], wrong, *late).complaint
+    assert shell.ask("tasks", "forget", task["task_id"], "--yes", *late) == {"asked": 1, "removed": 1}
+    assert shell.run("tasks", "forget", task["task_id"], "--yes", *late).code == 1
+    assert shell.ask("tasks", "list", *late) == []
+
+    shown = shell.ask("contacts", "show", ADA, *late)
+    assert shown["sources"][0]["quote"]
+    assert shell.ask("contacts", "forget", ADA, ADA, "--yes", *late) == {"asked": 1, "removed": 1}
+    assert "there is no contact" in shell.run("contacts", "show", ADA, *late).complaint
+    assert "are always there" in shell.run("contacts", "forget", "1", "--yes", *late).complaint
+    assert shell.ask("contacts", "show", ADA)["contact"]["surname"] == "Holm"
+
+
 def test_another_user_sees_nothing_of_it(shell: Shell) -> None:
     for line in (
         ["facts", "list"],
