@@ -16,6 +16,8 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, Field
 from starlette.requests import ClientDisconnect
 
 from api.answers import Json
+from api.auth.access import authenticated
+from api.context import context_of
 from api.problems import ApiError
 from memory.model.errors import InvalidInput
 from memory.model.ids import body_hash
@@ -87,6 +89,8 @@ class StrictRoute(APIRoute):
         async def strict(request: Request) -> Response:
             _check_escapes(request)
             if takes_json:
+                # Who asks comes before what they say: nothing is read from a stranger.
+                await authenticated(request, context_of(request))
                 request = await _read(request)
             return await handle(request)
 

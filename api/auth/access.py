@@ -45,7 +45,10 @@ class Acting:
 
 
 async def authenticated(request: Request, context: Context) -> Principal:
-    """Who is asking, counted against how often they may. Raises Unauthenticated, Forbidden, TooMany."""
+    """Who is asking, counted against how often they may, once per request. Raises Unauthenticated, Forbidden, TooMany."""
+    known: Principal | None = getattr(request.state, "principal", None)
+    if known is not None:
+        return known
     principal = await _proven(request, context)
     request.state.principal = principal
     # A service's users do not use up what another one may ask.

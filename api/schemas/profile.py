@@ -24,7 +24,7 @@ class ProfileShown(Shown):
     turn_count: int = Field(description="rewrites by the pipeline that changed it")
     tokens: int = Field(description="size of `body` by the memory model's tokenizer")
     max_tokens: int = Field(description="the budget of the space that was asked for")
-    cause: str | None = Field(description="what wrote this version: `turn`, `edit`, `rollback`")
+    cause: str | None = Field(description="what wrote this version: `turns`, `edit`, `rollback`")
 
     model_config = example(
         {
@@ -36,7 +36,7 @@ class ProfileShown(Shown):
             "turn_count": 6,
             "tokens": 212,
             "max_tokens": 2000,
-            "cause": "turn",
+            "cause": "turns",
         }
     )
 
@@ -79,7 +79,7 @@ class Version(Shown):
     version: int
     etag: str
     written_at: datetime
-    cause: str | None = Field(examples=["turn"])
+    cause: str | None = Field(examples=["turns"])
     size: int = Field(description="bytes of the stored file")
     is_latest: bool
 
