@@ -21,6 +21,7 @@ from rich.console import Console
 from bench.measures import (
     answering,
     demo,
+    http,
     knowledge_loop,
     knowledge_reads,
     knowledge_writes,
@@ -49,6 +50,7 @@ MEASURES: Final[dict[str, Measure]] = {
     "tokens": Measure(tokens.measure, "tokens to and from the model per turn"),
     "load": Measure(answering.load, "load beside a bare get_object"),
     "after_answer": Measure(answering.after_answer, "after_answer beside a bare signal-with-start"),
+    "http": Measure(http.measure, "GET /v1/memory beside load in the same process"),
     "turn": Measure(turns.turn, "a NOOP and an UPDATE turn beside a bare workflow"),
     "throughput": Measure(turns.throughput, "turns per second at 200 users"),
     "memory": Measure(turns.memory, "peak memory of a worker over 5,000 turns"),
