@@ -2,6 +2,54 @@
 
 from fastapi import APIRouter
 
-from api.routes import account
+from api.routes import (
+    account,
+    admin,
+    contacts,
+    data,
+    documents,
+    events,
+    facts,
+    knowledge,
+    library,
+    loop_steering,
+    loops,
+    memory,
+    notices,
+    preference,
+    preview,
+    profile,
+    quoted,
+    search,
+    status,
+    tasks,
+    turns,
+    usage,
+    windows,
+)
 
-ROUTERS: tuple[APIRouter, ...] = (account.router,)
+ROUTERS: tuple[APIRouter, ...] = (
+    memory.router,
+    turns.router,
+    events.router,
+    quoted.router,
+    profile.router,
+    facts.router,
+    contacts.router,
+    tasks.router,
+    library.router,
+    windows.router,
+    search.router,
+    status.router,
+    preference.router,
+    usage.router,
+    data.router,
+    account.router,
+    *admin.ROUTERS,
+    preview.router,
+    knowledge.router,
+    documents.router,
+    loops.router,
+    loop_steering.router,
+    notices.router,
+)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated
 
 from pydantic import Field, StrictBool
 
@@ -144,9 +143,3 @@ class UsagePage(Page[UsageView]):
     """Newest day first."""
 
     total: UsageCounts = Field(description="of all parts of the list")
-
-
-class ErasureWish(Given):
-    """What has to be typed, so that nobody deletes everything by accident."""
-
-    confirm: Annotated[str, Field(max_length=100, examples=["delete everything"], description="`delete everything`")]
