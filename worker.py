@@ -18,7 +18,7 @@ import structlog
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities import Activities, Collaborators, KnowledgeRules, PipelineRules, WindowRules, build_activities
+from activities import Activities, Collaborators, ForgetRules, KnowledgeRules, PipelineRules, WindowRules, build_activities
 from memory.knowledge.search import KnowledgeSearch
 from memory.llm.factory import build_models
 from memory.metering import Meter
@@ -32,6 +32,8 @@ from memory.settings import Settings, limits_of
 from memory.stores.notices import build_notifier
 from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
+from starter.forget import start_forget
+from starter.forget_runs import TemporalUserRuns
 from starter.heartbeat import announced
 from starter.loops import start_loop
 from starter.metrics import metrics_runtime
@@ -39,7 +41,7 @@ from starter.search import open_search, stores_of
 from starter.signals import TurnSignaller
 from starter.temporal import connect, ensure_search_attributes
 from starter.window_signals import WindowWaker
-from workflows import WORKFLOWS
+from workflows import WORKFLOWS, policies
 from workflows.sandbox import workflow_runner
 
 _log = structlog.get_logger("afterturn.worker")
@@ -65,6 +67,9 @@ class _SignallerWaker:
 
     async def start_loop(self, scope: Scope, loop_id: str) -> bool:
         return await start_loop(self.client, scope, loop_id, Operation.UPDATE, again=False)
+
+    async def start_forget(self, tenant: str, erasure_id: str) -> None:
+        await start_forget(self.client, tenant, erasure_id)
 
 
 def pipeline_rules(settings: Settings) -> PipelineRules:
@@ -107,6 +112,13 @@ def knowledge_rules(settings: Settings) -> KnowledgeRules:
         limits=limits_of(settings),
         continue_after_steps=settings.knowledge_continue_after_steps,
     )
+
+
+def forget_rules(settings: Settings) -> ForgetRules:
+    given = settings.forget_settle_s
+    if given is not None:
+        return ForgetRules(settle_s=given)
+    return ForgetRules(settle_s=policies.WRITE.start_to_close_s, after=policies.longest_steps(settings.model_timeout_s))
 
 
 @asynccontextmanager
@@ -152,6 +164,8 @@ async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerat
             erasures=tables.erasures,
             box=tables.notices,
             processes=tables.processes,
+            runs=TemporalUserRuns(client),
+            forget_rules=forget_rules(settings),
         )
 
 

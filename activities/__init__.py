@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from activities.extraction import ExtractionActivities
+from activities.forget import ForgetActivities, ForgetRules, UserRuns
 from activities.knowledge import KnowledgeActivities
 from activities.knowledge_desk import Desk, KnowledgeRules
 from activities.knowledge_model import KnowledgeModelActivities
@@ -55,6 +56,8 @@ class Collaborators:
     erasures: ErasureLedger
     box: NoticeBox
     processes: Processes
+    runs: UserRuns
+    forget_rules: ForgetRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ def build_activities(parts: Collaborators) -> Activities:
         rules=parts.window_rules,
         box=parts.box,
         processes=parts.processes,
+        erasures=parts.erasures,
     )
     model = ModelActivities(
         parts.models,
@@ -109,6 +113,7 @@ def build_activities(parts: Collaborators) -> Activities:
         rules=parts.knowledge_rules,
     )
     loops, thinking = KnowledgeActivities(desk, parts.meter), KnowledgeModelActivities(desk, parts.models, parts.meter)
+    forget = ForgetActivities(parts.erasures, parts.profiles, parts.index, parts.loops, parts.runs, parts.forget_rules)
     return Activities(
         store=[
             turns.claim_turns,
@@ -127,6 +132,11 @@ def build_activities(parts: Collaborators) -> Activities:
             loops.use_tool,
             loops.settle_call,
             loops.finish_loop,
+            forget.begin_forget,
+            forget.stop_user_runs,
+            forget.erase_user,
+            forget.delete_user_runs,
+            forget.mark_forget,
         ],
         model=[
             model.gate_turns,
@@ -138,4 +148,14 @@ def build_activities(parts: Collaborators) -> Activities:
     )
 
 
-__all__ = ["Activities", "Collaborators", "KnowledgeRules", "PipelineRules", "Waker", "WindowRules", "build_activities"]
+__all__ = [
+    "Activities",
+    "Collaborators",
+    "ForgetRules",
+    "KnowledgeRules",
+    "PipelineRules",
+    "UserRuns",
+    "Waker",
+    "WindowRules",
+    "build_activities",
+]

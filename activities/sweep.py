@@ -20,7 +20,7 @@ from memory.model.scope import Scope
 from memory.model.steps import SweepInput, SweepReport
 from memory.ports import Directory, EventLog, WindowLedger
 from memory.ports.knowledge import LoopStore
-from memory.ports.service import NoticeBox, Processes
+from memory.ports.service import ErasureLedger, NoticeBox, Processes
 from memory.profiles import Profiles
 from memory.retrieval import SearchIndex
 
@@ -53,6 +53,10 @@ class Waker(Protocol):
         """The knowledge loop that a window opened. False: it ran, and does not run any more. Raises MemoryUnavailable."""
         ...
 
+    async def start_forget(self, tenant: str, erasure_id: str) -> None:
+        """An erasure that is not done; one that runs is left. Raises MemoryUnavailable."""
+        ...
+
 
 class SweepActivities:
     def __init__(
@@ -69,6 +73,7 @@ class SweepActivities:
         rules: WindowRules,
         box: NoticeBox | None = None,
         processes: Processes | None = None,
+        erasures: ErasureLedger | None = None,
     ) -> None:
         self._log = log
         self._directory = directory
@@ -81,6 +86,7 @@ class SweepActivities:
         self._rules = rules
         self._box = box
         self._processes = processes
+        self._erasures = erasures
 
     @activity.defn(name=SWEEP)
     @translated
@@ -91,7 +97,15 @@ class SweepActivities:
         """
         async with heartbeats():
             report = await self._turns(sweep, SweepReport())
-            for part in (self._windows, self._window_loops, self._staging, self._retention, self._unindexed, self._service):
+            for part in (
+                self._forgetting,
+                self._windows,
+                self._window_loops,
+                self._staging,
+                self._retention,
+                self._unindexed,
+                self._service,
+            ):
                 try:
                     report = await part(sweep, report)
                 except AfterturnError as error:
@@ -119,6 +133,18 @@ class SweepActivities:
                 "more": len(due) >= sweep.limit,
             }
         )
+
+    async def _forgetting(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
+        """Erasures that were recorded while Temporal was away, or whose run failed."""
+        started = failed = 0
+        for tenant, erasure_id in await self._erasures.open_ones(limit=sweep.limit) if self._erasures else ():
+            try:
+                await self._waker.start_forget(tenant, erasure_id)
+                started += 1
+            except MemoryUnavailable as error:
+                failed += 1
+                _log.warning("sweep_start_failed", tenant=tenant, erasure=erasure_id, error=error.message)
+        return report.model_copy(update={"erasures_started": started, "failed": report.failed + failed})
 
     async def _windows(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
         """Failed windows are reopened (a bounded number of times), idle users' short windows asked for, all due runs woken."""

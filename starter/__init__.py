@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from memory.knowledge.registry import Primitives
     from memory.model.category import Category
     from memory.model.contact import Contact
+    from memory.model.erasure import Erasure, ErasureState
     from memory.model.errors import (
         AfterturnError,
+        BeingForgotten,
         InvalidInput,
         InvalidSettings,
         LoopEnded,
@@ -55,11 +57,14 @@ if TYPE_CHECKING:
 __all__ = [
     "AddedFact",
     "AfterturnError",
+    "BeingForgotten",
     "Category",
     "Clarification",
     "Contact",
     "DrainResult",
     "EditResult",
+    "Erasure",
+    "ErasureState",
     "EventsReceipt",
     "Fact",
     "FactKind",
@@ -113,8 +118,10 @@ _HOMES = {
     "memory.knowledge.registry": ("Primitives",),
     "memory.model.category": ("Category",),
     "memory.model.contact": ("Contact",),
+    "memory.model.erasure": ("Erasure", "ErasureState"),
     "memory.model.errors": (
         "AfterturnError",
+        "BeingForgotten",
         "InvalidInput",
         "InvalidSettings",
         "LoopEnded",

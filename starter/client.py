@@ -32,6 +32,7 @@ from memory.settings import Settings, load_settings
 from starter.client_parts import Parts, build_parts
 from starter.client_profiles import ProfileMethods
 from starter.faults import fault
+from starter.forget import ForgetMethods, Forgetting
 from starter.given import events_of, turn_of
 from starter.guard import Guard
 from starter.handles import Handles
@@ -65,7 +66,7 @@ CLOSE_S = 5.0
 _log = logging.getLogger(__name__)
 
 
-class MemoryClient(ProfileMethods):
+class MemoryClient(ProfileMethods, ForgetMethods):
     """Connects to nothing before it is used.
 
     Attributes:
@@ -155,6 +156,7 @@ class MemoryClient(ProfileMethods):
         self.route = records.route
         self.set_teams = records.set_teams
         self.teams = records.teams
+        self._forgetting = Forgetting(parts.erasures, temporal=self._connected, forgotten=self._forgotten)
         self._handles = Handles(
             settings,
             directory=parts.directory,
@@ -275,6 +277,11 @@ class MemoryClient(ProfileMethods):
     async def drain_spool(self) -> DrainResult:
         """Record what waits in the spool, now. This happens by itself too. Raises MemoryUnavailable when the disk fails."""
         return await self._recorder.drainer.drain()
+
+    async def _forgotten(self, scope: Scope) -> None:
+        """What this process itself holds of a user who is being forgotten."""
+        self._loader.forget(scope)
+        await self._recorder.drainer.forget(scope)
 
     # ----------------------------------------------------------------------------------------------------------- lifecycle
 

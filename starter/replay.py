@@ -20,6 +20,7 @@ from temporalio.workflow import NondeterminismError
 from memory.model.errors import InvalidInput
 from memory.model.names import (
     CONSOLIDATE_EVENTS_WORKFLOW,
+    FORGET_USER_WORKFLOW,
     KNOWLEDGE_LOOP_WORKFLOW,
     KNOWLEDGE_QUESTION_WORKFLOW,
     POST_ANSWER_WORKFLOW,
@@ -36,6 +37,7 @@ _TYPES = (
     CONSOLIDATE_EVENTS_WORKFLOW,
     KNOWLEDGE_LOOP_WORKFLOW,
     KNOWLEDGE_QUESTION_WORKFLOW,
+    FORGET_USER_WORKFLOW,
     SWEEP_WORKFLOW,
     RECONCILE_WORKFLOW,
 )

@@ -164,6 +164,43 @@ class Spool:
         except OSError as error:
             raise _disk_error("drained", error) from None
 
+    def forget_rejected(self, scope: Scope) -> int:
+        """Remove the user's lines from the side file. Returns how many. Raises MemoryUnavailable when the disk fails."""
+        if not self.rejected_path.exists():
+            return 0
+        try:
+            lock = _lock(self._drain_lock_path, 1.0)
+            if lock is None:
+                raise MemoryUnavailable("another process drains the spool")
+            try:
+                return self._without(scope)
+            finally:
+                os.close(lock)
+        except OSError as error:
+            raise _disk_error("looked through", error) from None
+
+    def _without(self, scope: Scope) -> int:
+        # As ``encode_entry`` begins a line: it is known also where the line broke off.
+        whose = json.dumps({"tenant": scope.tenant, "user": scope.user}, separators=(",", ":"))[1:-1] + ","
+        kept: list[bytes] = []
+        removed = 0
+        for raw in self.rejected_path.read_bytes().splitlines(keepends=True):
+            try:
+                mine = whose in json.loads(raw)["line"]
+            except (ValueError, KeyError, TypeError):
+                mine = False
+            removed += mine
+            kept += [] if mine else [raw]
+        if removed:
+            rest = self.rejected_path.with_name(self.rejected_path.name + ".rest")
+            rest.unlink(missing_ok=True)
+            with _opened(rest) as file:
+                _write_all(file, b"".join(kept))
+                os.fsync(file)
+            rest.replace(self.rejected_path)
+            _sync_folder(self.path.parent)
+        return removed
+
     def _set_aside(self, wait_s: float) -> bool:
         lock = _lock(self._lock_path, wait_s)
         if lock is None:

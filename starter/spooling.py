@@ -168,6 +168,15 @@ class Drainer:
             _log.error("the side file %s is full; the rejected line was given up", self.spool.rejected_path.name)
         return "rejected", None
 
+    async def forget(self, scope: Scope) -> None:
+        """Drain soon, so that what waits of the user is dropped; rejected lines of the user go at once."""
+        try:
+            if await self._in_thread(lambda: self.spool.forget_rejected(scope)):
+                _log.info("rejected lines of a user who is being forgotten were removed")
+        except MemoryUnavailable as error:
+            _log.warning("rejected lines of the spool were not looked through: %s", error.message)
+        self.start()
+
     async def _in_thread(self, work: Callable[[], T]) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from workflows.consolidate_events import ConsolidateEventsWorkflow
+    from workflows.forget_user import ForgetUserWorkflow
     from workflows.knowledge_loop import KnowledgeLoopWorkflow
     from workflows.knowledge_question import KnowledgeQuestionWorkflow
     from workflows.post_answer import PostAnswerWorkflow
@@ -26,11 +27,13 @@ _HOMES = {
     "ReconcileWorkflow": "workflows.reconcile",
     "KnowledgeLoopWorkflow": "workflows.knowledge_loop",
     "KnowledgeQuestionWorkflow": "workflows.knowledge_question",
+    "ForgetUserWorkflow": "workflows.forget_user",
 }
 
 __all__ = [
     "WORKFLOWS",
     "ConsolidateEventsWorkflow",
+    "ForgetUserWorkflow",
     "KnowledgeLoopWorkflow",
     "KnowledgeQuestionWorkflow",
     "PostAnswerWorkflow",

@@ -14,6 +14,13 @@ from typing import Any, Final
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType
 
+from memory.model.names import (
+    CONSOLIDATE_EVENTS_WORKFLOW,
+    KNOWLEDGE_LOOP_WORKFLOW,
+    KNOWLEDGE_QUESTION_WORKFLOW,
+    POST_ANSWER_WORKFLOW,
+)
+
 HEARTBEAT_S: Final = 10.0
 """A dead worker is noticed after this long; the helper in ``activities.heartbeat`` beats three times as often."""
 
@@ -59,10 +66,14 @@ class ModelStep:
         if not 0 < self.initial_backoff_s <= self.max_backoff_s:
             raise ValueError(f"{self.name}: back-off must be positive and not above its maximum")
 
+    def longest_s(self, model_timeout_s: float) -> float:
+        """One attempt takes no longer, wherever it runs."""
+        return self.calls * model_timeout_s + self.slack_s
+
     def options(self, model_timeout_s: float) -> dict[str, Any]:
         """Keyword arguments for ``workflow.execute_activity``."""
         return {
-            "start_to_close_timeout": timedelta(seconds=self.calls * model_timeout_s + self.slack_s),
+            "start_to_close_timeout": timedelta(seconds=self.longest_s(model_timeout_s)),
             "heartbeat_timeout": timedelta(seconds=HEARTBEAT_S),
             "retry_policy": RetryPolicy(
                 initial_interval=timedelta(seconds=self.initial_backoff_s),
@@ -206,6 +217,23 @@ MAX_STEERS_PER_RUN: Final = 500
 """Interjections and answers that one run takes; more are refused until it has continued as new."""
 
 STORE_PATIENCE: Final = Patience()
+
+FORGET_STEP: Final = LongStoreStep("forget step", start_to_close_s=120, attempts=2)
+FORGET_ERASE: Final = LongStoreStep("erase", start_to_close_s=3600, attempts=2)
+FORGET_PATIENCE: Final = Patience(first_s=1.0, longest_s=300.0)
+"""An erasure outlasts any outage, so its waits grow longer."""
+
+
+def longest_steps(model_timeout_s: float) -> dict[str, float]:
+    """By workflow type: so long, in seconds, a step of a run that was stopped may go on in a worker that does not hear of it."""
+    loop = max(THINK.longest_s(model_timeout_s), TOOL.start_to_close_s)
+    return {
+        POST_ANSWER_WORKFLOW: max(CONSOLIDATE.longest_s(model_timeout_s), WRITE.start_to_close_s),
+        CONSOLIDATE_EVENTS_WORKFLOW: max(EXTRACT.longest_s(model_timeout_s), INDEX.start_to_close_s),
+        KNOWLEDGE_LOOP_WORKFLOW: loop,
+        KNOWLEDGE_QUESTION_WORKFLOW: QUESTION.longest_s(model_timeout_s),
+    }
+
 
 SWEEP_TIMEOUT: Final = timedelta(minutes=10)
 SWEEP_RETRIES: Final = RetryPolicy(

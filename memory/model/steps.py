@@ -270,6 +270,8 @@ class SweepReport(Payload):
     users_indexed: int = 0
     window_loops_started: int = 0
     """Loops that windows opened: those that did not run run now; those that ran count too."""
+    erasures_started: int = 0
+    """Erasures that are not done: those that did not run run now; those that ran count too."""
     failed_parts: tuple[str, ...] = ()
 
 

@@ -44,6 +44,8 @@ class Nobody:
     async def start_loop(self, scope: Scope, loop_id: str) -> bool:
         return False
 
+    async def start_forget(self, tenant: str, erasure_id: str) -> None: ...
+
     async def sweep_staging(self, *_: Any, **__: Any) -> int:
         return 0
 
