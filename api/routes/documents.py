@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
-from fastapi.sse import EventSourceResponse
 from starlette.datastructures import UploadFile
 
 from api.auth.access import Writer
@@ -54,7 +53,7 @@ _FORM: Final[dict[str, Any]] = {
 
 @router.post(
     "/knowledge/documents",
-    response_class=EventSourceResponse,
+    response_class=Response,
     responses={
         **responses("What became of each part of the document", _EXAMPLE),
         413: {"description": "The document is too large"},

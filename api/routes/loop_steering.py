@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from fastapi import Path, Query, Response
-from fastapi.sse import EventSourceResponse
 
 from api.auth.access import Acting, Reader
 from api.context import ApiContext, Context
@@ -92,7 +91,7 @@ async def loop_run(acting: Reader, context: Context, loop_id: LoopId) -> RunView
 
 @router.get(
     "/loops/{loop_id}/events",
-    response_class=EventSourceResponse,
+    response_class=Response,
     responses={
         **_UNKNOWN,
         **responses("What happens in the loop, until it has ended", _EXAMPLE),

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Annotated, Final
 
 from fastapi import Query, Request, Response
-from fastapi.sse import EventSourceResponse
 from pydantic import BaseModel, Field
 
 from api.auth.access import Reader
@@ -77,7 +76,7 @@ async def recent_notices(
 
 @router.get(
     "/notices",
-    response_class=EventSourceResponse,
+    response_class=Response,
     responses=responses("The acting user's notices as they come", _EXAMPLE),
     summary="Watch notices",
 )
