@@ -225,6 +225,7 @@ export function startEditor({ user, onStored }) {
     const found = await readProfile().catch(() => null);
     adopt(found ?? { ...(stored ?? emptyProfile()), ...saved, body: text, exists: true });
     if (typedMeanwhile !== null) field.value = typedMeanwhile;
+    enter("ready");
     edited();
     if (typedMeanwhile === null) {
       enter("saved");

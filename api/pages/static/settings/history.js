@@ -85,7 +85,7 @@ export function startHistory({ mayWrite, isDirty, onWentBack }) {
           "div",
           { class: "item-text" },
           el("h3", { class: "item-title" }, `Version ${number(version.version)} `, version.is_latest ? el("span", { class: "tag accent" }, "Now") : null),
-          el("p", { class: "item-facts" }, causeText(version.cause), "·", timeElement(version.written_at), "·", size(version.size)),
+          el("p", { class: "item-facts" }, el("span", {}, causeText(version.cause)), timeElement(version.written_at), el("span", {}, size(version.size))),
         ),
         el("div", { class: "item-actions" }, version.is_latest ? null : [compare, mayWrite ? back : null]),
       ),

@@ -92,7 +92,7 @@ function contacts(mayWrite) {
     name: contactName,
     keeps: (contact) => contact.is_system,
     body: (contact) => [
-      el("p", { class: "item-title" }, contactName(contact), contact.is_system ? [" ", el("span", { class: "tag" }, contact.contact_id === 1 ? "You" : "Assistant")] : null),
+      el("p", { class: "item-title" }, contactName(contact), tagOf(contact)),
       el("dl", {}, CONTACT_FIELDS.slice(2).filter(([field]) => contact[field]).map(([field, label]) => [el("dt", {}, label), el("dd", {}, contact[field])]).flat()),
     ],
     sources: async (contact) => withSpeakers((await call("GET", `/v1/contacts/${contact.contact_id}`)).data.sources ?? []),
@@ -100,6 +100,12 @@ function contacts(mayWrite) {
     forgetText: `${GONE} Tasks of this contact stay.`,
     correct: correctContact,
   };
+}
+
+/** Who of the two that are always there it is, where its name does not say so. @param {any} contact */
+function tagOf(contact) {
+  if (!contact.is_system || !(contact.first_name || contact.surname)) return null;
+  return [" ", el("span", { class: "tag" }, contact.contact_id === 1 ? "You" : "Assistant")];
 }
 
 /** @param {any} contact */

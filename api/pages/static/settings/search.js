@@ -33,7 +33,7 @@ export function startSearch() {
     }
     try {
       const found = (await call("POST", "/v1/search", { json: { query } })).data;
-      show(query, found.items);
+      show(query, found.items, found.unavailable ?? {});
     } catch (error) {
       const retry = el("button", { type: "button", class: "button", onclick: () => form.requestSubmit() }, say.retry);
       place.replaceChildren(errorNotice("The search failed.", /** @type {Error} */ (error).message, retry));
@@ -44,12 +44,18 @@ export function startSearch() {
   /**
    * @param {string} query
    * @param {any[]} items
+   * @param {Record<string, string>} unavailable kinds that could not be searched, and why
    */
-  function show(query, items) {
+  function show(query, items, unavailable) {
     const kinds = Object.keys(KINDS).filter((kind) => items.some((item) => item.kind === kind));
     const groups = kinds.map((kind) => group(kind, items.filter((item) => item.kind === kind)));
     const summary = items.length ? `${counted(items.length, "thing")} found for “${query}”` : `Nothing is remembered that fits “${query}”.`;
-    place.replaceChildren(el("p", { class: items.length ? "hint" : "nothing-here" }, summary), ...groups);
+    const missing = Object.keys(unavailable).map((kind) => KINDS[kind]?.toLowerCase() ?? kind);
+    place.replaceChildren(
+      el("p", { class: items.length ? "hint" : "nothing-here" }, summary),
+      missing.length ? el("p", { class: "notice warning" }, `Not searched at the moment: ${missing.join(", ")}.`) : "",
+      ...groups,
+    );
     announce(summary);
   }
 
