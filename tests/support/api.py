@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import json
+import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -12,72 +11,59 @@ from urllib.parse import quote
 
 import httpx2
 import pytest
-from fastapi import Request
+from fastapi import FastAPI
+from pydantic import SecretStr
 from temporalio.client import Client
 
 from api.app import create_app
+from api.auth.local_issuer import LocalIssuer, sign_in_link
+from api.auth.setup import build_access
 from api.serve import build_context
-from memory.model.access import OWN, Permission, Principal, Role
 from memory.model.scope import Scope
+from memory.settings import Settings
 from memory.stores.http_server import serving
 from memory.stores.tables import build_tables
 from tests.support.stack import Stack, StartStack
 
-
-class StatedCaller:
-    """Believes what a test says of its caller."""
-
-    async def authenticate(self, request: Request) -> Principal | None:
-        kind, _, told = request.headers.get("authorization", "").partition(" ")
-        if kind != "Bearer" or not told.startswith("test."):
-            return None
-        said = json.loads(base64.urlsafe_b64decode(told.removeprefix("test.")))
-        roles = frozenset(Role(role) for role in said["roles"])
-        permissions = {Permission(one) for one in said.get("permissions", ())}
-        if Role.USER in roles:
-            permissions |= OWN
-        if Role.ADMIN in roles:
-            permissions |= {Permission.ADMIN}
-        teams = said.get("teams")
-        return Principal(
-            tenant_id=said["tenant"],
-            subject=said.get("user"),
-            roles=roles,
-            permissions=frozenset(permissions),
-            caller="test",
-            teams=None if teams is None else tuple(teams),
-        )
+ISSUER = LocalIssuer("http://issuer.test")
+"""Signs the tokens of all tests; the servers of tests accept them beside those of the issuer that their settings name."""
+SESSION_SECRET = SecretStr(secrets.token_urlsafe(48))
 
 
-def _header(**said: Any) -> dict[str, str]:
-    return {"Authorization": "Bearer test." + base64.urlsafe_b64encode(json.dumps(said).encode()).decode()}
+def bearer(**claims: Any) -> dict[str, str]:
+    """Headers with a token of ``ISSUER``; see :meth:`api.auth.local_issuer.LocalIssuer.token`."""
+    return {"Authorization": f"Bearer {ISSUER.token(**claims)}"}
 
 
 def as_person(scope: Scope, *, roles: Sequence[str] = ("user",), teams: Sequence[str] | None = None) -> dict[str, str]:
     """Headers of a person."""
-    return _header(
-        tenant=scope.tenant_id, user=scope.user_id, roles=list(roles), **({} if teams is None else {"teams": list(teams)})
-    )
+    return bearer(tenant=scope.tenant_id, user=scope.user_id, roles=roles, teams=teams)
 
 
 def as_admin(tenant: str, user: str = "the-admin") -> dict[str, str]:
     """Headers of an administrator who is a person too."""
-    return _header(tenant=tenant, user=user, roles=["user", "admin"])
+    return bearer(tenant=tenant, user=user, roles=["user", "admin"])
 
 
 def as_service(tenant: str, user: str | None = None, *, permissions: Sequence[str] = ("read", "write")) -> dict[str, str]:
     """Headers of an orchestrator that acts for ``user``."""
     named = {} if user is None else {"Afterturn-User": quote(user, safe="")}
-    return {**_header(tenant=tenant, roles=["service"], permissions=list(permissions)), **named}
+    return {**bearer(tenant=tenant, user=None, roles=["service"], permissions=permissions), **named}
+
+
+def sign_in_path(scope: Scope, next_path: str = "/settings", *, role: str = "user") -> str:
+    """The link, without the server before it, that begins a session of this person in a browser."""
+    return sign_in_link("", ISSUER.key_text, next_path, tenant=scope.tenant_id, user=scope.user_id, role=role)
 
 
 @dataclass
 class Api:
-    """``http``: a client of the server, whose address is ``base``; ``stack``: what is behind it."""
+    """``http``: a client of the server, whose address is ``base``; ``stack``: what is behind it; ``app``: the application."""
 
     base: str
     http: httpx2.AsyncClient
     stack: Stack
+    app: FastAPI
 
 
 class StartApi(Protocol):
@@ -101,16 +87,34 @@ async def served_api(
     behind: Stack, temporal_client: Client, *, around: Callable[[Any], Any] = lambda app: app
 ) -> AsyncGenerator[Api]:
     """What the fixture ``api`` serves; for fixtures that live longer than one test. ``around``: puts something before the app."""
-    tables = build_tables(behind.settings)
+    settings = behind.settings.model_copy(update=_for_tests(behind.settings))
+    tables = build_tables(settings)
 
     async def connected() -> Client:
         return temporal_client
 
+    access = build_access(settings, tokens=tables.tokens, directory=tables.directory, local=ISSUER)
     context = build_context(
-        behind.settings, tables, behind.memory, connected, authenticators=(StatedCaller(),), close=(tables.aclose,)
+        settings,
+        tables,
+        behind.memory,
+        connected,
+        access=access,
+        profiles=behind.parts.profiles,
+        close=(access.aclose, tables.aclose),
     )
+    app = create_app(context)
     async with (
-        serving(around(create_app(context)), name="the API", lifespan=True) as base,
+        serving(around(app), name="the API", lifespan=True) as base,
         httpx2.AsyncClient(base_url=base, timeout=30) as http,
     ):
-        yield Api(base, http, behind)
+        try:
+            yield Api(base, http, behind, app)
+        finally:
+            app.state.stopping.set()
+
+
+def _for_tests(settings: Settings) -> dict[str, Any]:
+    """Sessions, and no limit of how often, where a test says nothing of them."""
+    made: dict[str, Any] = {"session_secret": SESSION_SECRET, "api_rate_per_minute": 0}
+    return {name: value for name, value in made.items() if name not in settings.model_fields_set}
