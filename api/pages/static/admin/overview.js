@@ -5,7 +5,7 @@ import { call } from "../api.js";
 import { confirmed } from "../dialog.js";
 import { byId, el, focusOn, toast } from "../dom.js";
 import { counted, timeElement } from "../format.js";
-import { act, empty, fill, loaded, table } from "./section.js";
+import { act, capital, empty, fill, loaded, table } from "./section.js";
 
 /** @param {unknown} value */
 const told = (value) => (value === true ? "on" : value === false ? "off" : String(value));
@@ -171,6 +171,3 @@ function clash(told_clash, roots, changed) {
 
 /** @param {boolean | null | undefined} has */
 export const holds = (has) => (has === true ? "holds profiles" : has === false ? "holds no profile" : "not known whether it holds profiles");
-
-/** @param {string} text */
-export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);

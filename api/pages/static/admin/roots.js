@@ -4,8 +4,8 @@
 import { call } from "../api.js";
 import { confirmed, editInDialog } from "../dialog.js";
 import { byId, el, focusOn, toast } from "../dom.js";
-import { capital, holds } from "./overview.js";
-import { act, empty, loaded, table } from "./section.js";
+import { holds } from "./overview.js";
+import { act, capital, empty, loaded, table } from "./section.js";
 
 /** @param {{ changed: () => void }} page */
 export function setUpRoots(page) {

@@ -59,6 +59,9 @@ export function fill(into, children) {
 }
 
 /** @param {string} text */
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** @param {string} text */
 export const empty = (text) => el("p", { class: "muted" }, text);
 
 /**
@@ -179,6 +182,13 @@ export function tip(label, text) {
   button.addEventListener("blur", () => set((pinned = false)));
   wrap.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && set(true));
   wrap.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && !pinned && document.activeElement !== button && set(false));
+  // By touch: anywhere else, or on the text itself.
+  const outside = (/** @type {Event} */ event) => {
+    if (!wrap.isConnected) document.removeEventListener("pointerdown", outside);
+    else if (!wrap.contains(/** @type {Node} */ (event.target))) set((pinned = false));
+  };
+  document.addEventListener("pointerdown", outside);
+  bubble.addEventListener("click", () => set((pinned = false)));
   wrap.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && !bubble.hidden) {
       event.stopPropagation();

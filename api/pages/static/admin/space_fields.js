@@ -72,7 +72,7 @@ export function control(spec, { value, fallback, changed }) {
   const state = el("span", { class: "small muted", id: `${id}-state` });
   const back = el("button", { type: "button", class: "button quiet small" }, "Use the default", el("span", { class: "visually-hidden" }, ` of ${spec.label}`));
   const input = make(spec, id, [spec.hint ? `${id}-hint` : null, `${id}-state`, `${id}-error`].filter(Boolean).join(" "));
-  const extra = el("span", {});
+  const extra = el("span", { class: "extra" });
 
   /** @param {any} next */
   const change = (next) => {

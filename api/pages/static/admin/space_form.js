@@ -5,7 +5,7 @@ import { CallFailed, call } from "../api.js";
 import { ask } from "../dialog.js";
 import { announce, busy, byId, el, errorNotice, focusOn } from "../dom.js";
 import { timeOfDay } from "../format.js";
-import { fill, table, tip } from "./section.js";
+import { capital, fill, table, tip } from "./section.js";
 import { CATEGORIES, FIELDS, control, labelOf, shown } from "./space_fields.js";
 
 const WEB_SEARCH = "Memory is not used in a space that searches the web, so that what is remembered of a person does not end up in searches. Switch web search off here, or have the operator set ALLOW_CONTEXT_MEMORY_WITH_WEB_SEARCH_UN_22591.";
@@ -114,7 +114,7 @@ export class SpaceForm {
       { "aria-labelledby": "space-heading", novalidate: true },
       this.heading,
       this.reasons,
-      this.controls.slice(0, FIELDS.length).map((one) => one.element),
+      el("div", { class: "settings-grid" }, this.controls.slice(0, FIELDS.length).map((one) => one.element)),
       el("fieldset", {}, el("legend", {}, "What is learned from events"), el("div", { class: "categories" }, this.controls.slice(FIELDS.length).map((one) => one.element))),
       this.problem,
       el("div", { class: "row save-row" }, this.save, this.close, this.status),
@@ -300,4 +300,4 @@ export class SpaceForm {
 }
 
 /** @param {{ code: string, message: string, remedy: string }[]} reasons */
-export const reasonList = (reasons) => el("ul", { class: "reasons" }, reasons.map((one) => el("li", { "data-code": one.code }, one.message, ". ", el("span", { class: "muted" }, `What to do: ${one.remedy}.`))));
+export const reasonList = (reasons) => el("ul", { class: "reasons" }, reasons.map((one) => el("li", { "data-code": one.code }, capital(one.message), ". ", el("span", { class: "muted" }, `What to do: ${one.remedy}.`))));

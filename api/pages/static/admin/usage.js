@@ -7,7 +7,7 @@ import { date, number, timeElement } from "../format.js";
 import { empty, loaded, pagedTable } from "./section.js";
 
 /** @type {Record<string, string>} */
-const OUTCOMES = { updated: "updated", noop: "nothing new", kept: "kept because of a failure", skipped: "skipped", pending: "waiting" };
+const OUTCOMES = { updated: "updated", noop: "nothing new", kept: "kept", skipped: "skipped", pending: "waiting" };
 /** @type {Record<string, string>} */
 const KEYS = { user: "User", day: "Day (UTC)", stage: "Stage", model: "Model" };
 
