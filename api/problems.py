@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from api.answers import Json
 from memory.model.errors import (
     AfterturnError,
+    BeingForgotten,
     FolderInUse,
     InvalidInput,
     InvalidSettings,
@@ -92,6 +93,7 @@ class TooMany(ApiError):
 STATUSES: Final[tuple[tuple[type[AfterturnError], int, str], ...]] = (
     (LoopEnded, 409, "loop-ended"),
     (SpendCapReached, 429, "spend-cap-reached"),
+    (BeingForgotten, 409, "being-forgotten"),
     (InvalidInput, 400, "invalid-input"),
     (NotPermitted, 403, "forbidden"),
     (ProfileConflict, 412, "profile-conflict"),
