@@ -10,8 +10,19 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.problems import problem
+from memory.files import MAX_FILE_BYTES
 
 MAX_BODY_BYTES: Final = 2 * 1024 * 1024
+_DOCUMENT_BYTES: Final = 4 * 1024 * 1024
+"""A document of 1 MiB in JSON: many programs write 6 characters for one that is not ASCII."""
+LARGER: Final[dict[str, int]] = {
+    "/graphql": _DOCUMENT_BYTES,
+    "/v1/profile": _DOCUMENT_BYTES,
+    "/v1/profile/differences": _DOCUMENT_BYTES,
+    "/v1/memory/preview": _DOCUMENT_BYTES,
+    "/v1/knowledge/documents": MAX_FILE_BYTES + 64 * 1024,
+}
+"""Addresses that take more."""
 MAX_BODY_S: Final = 60.0
 """A body is there within this time, or the request is over."""
 MAX_HEADER_BYTES: Final = 64 * 1024
@@ -37,9 +48,10 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        most = max(self._most, LARGER.get(scope["path"], 0))
         told = Headers(scope=scope).get("content-length", "0")
-        if not told.isdecimal() or len(told) > 18 or int(told) > self._most:
-            await self._too_large(scope, receive, send)
+        if not told.isdecimal() or len(told) > 18 or int(told) > most:
+            await self._too_large(most, scope, receive, send)
             return
         loop = asyncio.get_running_loop()
         until = loop.time() + self._within_s
@@ -61,7 +73,7 @@ class BodyLimit:
             if message["type"] == "http.request":
                 seen += len(message.get("body", b""))
                 whole = not message.get("more_body", False)
-                if seen > self._most:
+                if seen > most:
                     over = "size"
                     raise _Refused
             return message
@@ -75,12 +87,15 @@ class BodyLimit:
         with contextlib.suppress(_Refused):
             await self._app(scope, counted, sending)
         if over is not None and not started:
-            await (self._too_large if over == "size" else self._too_slow)(scope, receive, send)
+            if over == "size":
+                await self._too_large(most, scope, receive, send)
+            else:
+                await self._too_slow(scope, receive, send)
 
     # What was not read of the body is in the way of another request, so the connection ends.
 
-    async def _too_large(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = problem(413, "too-large", f"a body has at most {self._most} bytes", headers={"Connection": "close"})
+    async def _too_large(self, most: int, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = problem(413, "too-large", f"a body has at most {most} bytes", headers={"Connection": "close"})
         await answer(scope, receive, send)
 
     async def _too_slow(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import AsyncGenerator, Sequence
 from typing import Annotated, Any, Final, Literal
@@ -15,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.auth.access import Reader, Writer
 from api.context import ApiContext, Context
 from api.problems import ApiError, NotFound
-from api.routing import Cursor, IdempotencyKey, Limit, cursor_of, make_router, media_type, read_cursor
+from api.routing import Cursor, IdempotencyKey, Limit, cursor_of, make_router, media_type, read_cursor, request_id
 from api.table_changes import AnyChange
 from memory.model.errors import InvalidInput
 from memory.model.knowledge import MAX_DESCRIPTION_CHARS, PERSONAL, Column, ColumnType, Row, Table
@@ -235,7 +236,7 @@ async def import_table(
         form,
         destination=destination,
         description=description,
-        import_id=key,
+        import_id=request_id(key, hashlib.sha256(data).hexdigest()),
     )
     return Imported(table=name, added=added)
 
@@ -244,7 +245,8 @@ async def import_table(
 async def change_tables(acting: Writer, context: Context, body: AnyChange, key: IdempotencyKey = None) -> Changed:
     """One change of tables, columns or rows, whole or not at all: those that a loop's model makes, called by you. The same
     `Idempotency-Key` again changes nothing and gives the first result."""
-    result = await context.memory.knowledge.change(acting.scope, body.asked, destination=body.destination, change_id=key)
+    change_id = request_id(key, body.model_dump_json())
+    result = await context.memory.knowledge.change(acting.scope, body.asked, destination=body.destination, change_id=change_id)
     return Changed(result=dict(result))
 
 

@@ -118,7 +118,10 @@ async def test_a_person_reads_and_saves_their_own_memory(api: StartApi) -> None:
         over = await save(a, me, big + "x", etag=etag)
         assert (over["kind"], over["bytes"], over["maxBytes"]) == ("ContextMemoryTooLarge", MIB + 1, MIB)
         assert (await read(a, me))["etag"] == etag
-        taken = await save(a, me, big, etag=etag)
+        # As most programs write JSON: six characters for one that is not ASCII.
+        escaped = json.dumps({"query": SAVE, "variables": {"document": big, "etag": etag}})
+        answer = await a.http.post("/graphql", content=escaped, headers={**me, "Content-Type": "application/json"})
+        taken = answer.json()["data"]["updateMyContextMemory"]
         assert taken["kind"] == "ContextMemorySaved"
         half = await a.http.post(
             "/graphql",
