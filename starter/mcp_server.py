@@ -31,6 +31,7 @@ from starter.client import MemoryClient
 from starter.mcp_views import (
     AnswerTold,
     ContactsTold,
+    EverythingTold,
     FactsTold,
     ProfileTold,
     RememberedTold,
@@ -39,6 +40,7 @@ from starter.mcp_views import (
     contact_told,
     fact_told,
     fitting,
+    found_told,
     task_told,
 )
 from starter.record_facts import Statement
@@ -139,6 +141,18 @@ class Desk:
             found = await self._client.search_facts(self._scope, query, limit=limit, kinds=kinds, as_of=as_of)
             facts, left_out = fitting([fact_told(one.fact) for one in found])
             return FactsTold(facts=facts, left_out=left_out)
+
+    @_told
+    async def search_memory(
+        self, query: Query, limit: Annotated[int, Field(description="at most so many of each kind", ge=1, le=20)] = 5
+    ) -> EverythingTold:
+        """Search everything that is remembered at once: the profile, facts, contacts, tasks, how-tos, functions, messages."""
+        async with self._slots:
+            if off := await self._off():
+                return EverythingTold(memory="off", note=off)
+            found = await self._client.search_all(self._scope, query, limit=limit)
+            items, left_out = fitting([found_told(one) for one in found.items])
+            return EverythingTold(found=items, unavailable=found.unavailable, left_out=left_out)
 
     @_told
     async def list_tasks(
@@ -288,6 +302,7 @@ def build_server(client: MemoryClient, scope: Scope, *, space_id: str, allow_upd
     for tool, title in (
         (desk.get_profile, "Read the profile"),
         (desk.search_facts, "Search facts"),
+        (desk.search_memory, "Search everything"),
         (desk.list_tasks, "List tasks"),
         (desk.find_contacts, "Find contacts"),
         (desk.ask, "Ask the tables"),

@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 from memory.model.contact import Contact
 from memory.model.fact import Fact
 from memory.model.task import Task
+from starter.search_all import FoundItem
 from starter.steering import LoopAnswer
 
 MAX_TEXT_CHARS: Final = 4_000
@@ -94,6 +95,25 @@ class ContactsTold(Told):
     left_out: int = 0
 
 
+class FoundTold(BaseModel):
+    """``kind``: where it is from."""
+
+    kind: Literal["profile", "fact", "contact", "task", "guidance", "function", "message"]
+    item_id: str
+    title: Annotated[str | None, Field(description="section, subject or name that it stands under")]
+    text: str
+    at: AwareDatetime | None
+    by_words: Annotated[bool, Field(description="it shares a word with the query; else it is only near by meaning")]
+
+
+class EverythingTold(Told):
+    """By kind, of each the best first. ``unavailable``: kinds that could not be searched, and why."""
+
+    found: list[FoundTold] = []
+    unavailable: dict[str, str] = {}
+    left_out: int = 0
+
+
 class AnswerTold(Told):
     """``state`` running: not finished in time; the tool get_answer takes the ``loop_id``."""
 
@@ -151,6 +171,17 @@ def contact_told(contact: Contact) -> ContactTold:
         bio=text(contact.bio),
         rolling_summary=text(contact.rolling_summary),
         response_policy=text(contact.response_policy),
+    )
+
+
+def found_told(item: FoundItem) -> FoundTold:
+    return FoundTold(
+        kind=item.kind,
+        item_id=item.item_id,
+        title=item.title,
+        text=cut(item.text, MAX_TEXT_CHARS),
+        at=item.at,
+        by_words=item.by_words,
     )
 
 

@@ -32,7 +32,7 @@ from tests.support.fleet import as_environment
 from tests.support.stack import Stack, StartStack
 from tests.support.waiting import until
 
-READS = {"get_profile", "search_facts", "list_tasks", "find_contacts", "ask", "get_answer"}
+READS = {"get_profile", "search_facts", "search_memory", "list_tasks", "find_contacts", "ask", "get_answer"}
 WRITES = {"update", "remember"}
 SECRET_WORDS = "the heron nests by the old lock"
 SCRIPTED = "simulated:script"
@@ -143,6 +143,8 @@ async def test_an_assistant_reads_and_cannot_write(stack: StartStack) -> None:
             facts = (await call(client, "search_facts", query="when does the team ship?", limit=5))["facts"]
             assert "Thursdays" in facts[0]["statement"]
             assert not any("Eve" in fact["statement"] for fact in facts)
+            found = (await call(client, "search_memory", query="Grace Hopper"))["found"]
+            assert any(one["kind"] == "contact" and one["title"] == "Grace Hopper" for one in found), found
             (contact,) = (await call(client, "find_contacts", query="grace@example.org", limit=1))["contacts"]
             assert contact["name"] == "Grace Hopper"
             assert (await call(client, "list_tasks"))["tasks"] == []
@@ -212,6 +214,7 @@ async def test_with_the_flag_an_assistant_writes_and_what_is_off_is_told(stack: 
             calls: dict[str, dict[str, Any]] = {
                 "get_profile": {},
                 "search_facts": {"query": "trains"},
+                "search_memory": {"query": "trains"},
                 "list_tasks": {},
                 "find_contacts": {"query": "Ada"},
                 "ask": {"question": ANSWERS},
