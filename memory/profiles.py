@@ -242,6 +242,11 @@ class Profiles:
             raise unreadable(found)
         return found
 
+    async def file(self, scope: Scope, root: str, version_id: str | None) -> bytes | None:
+        """The file of a version as it is stored. None: it is not there (any more), or has more than 2 MiB."""
+        stored = await self._get(scope, root, version_id)
+        return None if stored is None or (not stored.data and stored.info.size) else stored.data
+
     # ------------------------------------------------------------------------------------------------------------- writing
 
     def compose(self, base: ProfileSnapshot, profile: Profile, *, scope: Scope, rewrite: bool, now: datetime) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -31,6 +31,7 @@ from memory.prompts import memory_section
 from memory.settings import Settings, load_settings
 from starter.client_parts import Parts, build_parts
 from starter.client_profiles import ProfileMethods
+from starter.export import Exporter
 from starter.faults import fault
 from starter.forget import ForgetMethods, Forgetting
 from starter.given import events_of, turn_of
@@ -151,6 +152,7 @@ class MemoryClient(ProfileMethods, ForgetMethods):
         self.add_facts = records.facts.add
         self.forget_facts = records.facts.forget
         self.search_events = records.search_events
+        self._exporter = Exporter(parts)
         self.search_all = EverythingSearch(records, self.get_profile).search
         self.usage = records.usage
         self.route = records.route
@@ -267,6 +269,15 @@ class MemoryClient(ProfileMethods, ForgetMethods):
     def failed_notices(self) -> int:
         """Loading notices that did not reach ``on_notice``: it raised, was too slow, or too many waited."""
         return self._relay.failed + self._relay.dropped
+
+    # -------------------------------------------------------------------------------------------------------------- export
+
+    def export(self, who: Who) -> AsyncGenerator[bytes]:
+        """Everything that is kept about the user, as the pieces of one zip archive. See :meth:`starter.export.Exporter.export`.
+
+        Raises InvalidInput for ids, at once; the others with the first piece.
+        """
+        return self._exporter.export(scope_of(who))
 
     # ------------------------------------------------------------------------------------------------------------- windows
 

@@ -13,6 +13,7 @@ from starter.cli import (
     dev_token,
     engines,
     events,
+    export,
     facts,
     knowledge,
     library,
@@ -76,3 +77,4 @@ library.register(app)
 knowledge.register(app)
 mcp.register(app)
 tokens.register(app)
+export.register(app)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import stat
+import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -275,6 +278,23 @@ def test_contacts_and_tasks_are_corrected_and_forgotten_one_by_one(shell: Shell)
     assert "there is no contact" in shell.run("contacts", "show", ADA, *late).complaint
     assert "are always there" in shell.run("contacts", "forget", "1", "--yes", *late).complaint
     assert shell.ask("contacts", "show", ADA)["contact"]["surname"] == "Holm"
+
+
+def test_everything_is_exported_into_one_file_for_its_owner_only(shell: Shell, tmp_path: Path) -> None:
+    target = tmp_path / "mine.zip"
+    report = shell.ask("export", str(target))
+    assert (report["file"], report["bytes"]) == (str(target), target.stat().st_size)
+    assert report["items"]["facts"] >= len(shell.ask("facts", "list"))
+    assert report["items"]["events"] > 0
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    with zipfile.ZipFile(target) as archive:
+        assert "harbour pilot" in archive.read("contacts.md").decode()
+    before = target.read_bytes()
+    assert "is there already" in shell.run("export", str(target)).complaint
+    assert target.read_bytes() == before
+    assert shell.run("export", str(target), "--force", "--user", "nobody").out.startswith(f"{target}: 2 contacts")
+    assert [one.name for one in tmp_path.iterdir()] == ["mine.zip"]
+    assert "there is no folder" in shell.run("export", str(tmp_path / "no" / "x.zip")).complaint
 
 
 def test_another_user_sees_nothing_of_it(shell: Shell) -> None:
