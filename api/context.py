@@ -55,4 +55,9 @@ def context_of(request: Request) -> ApiContext:
     return request.app.state.context
 
 
-Context = Annotated[ApiContext, Depends(context_of)]
+async def _context(request: Request) -> ApiContext:
+    """Async, because the framework takes each plain function to a thread and back: a millisecond of every request."""
+    return context_of(request)
+
+
+Context = Annotated[ApiContext, Depends(_context)]
