@@ -1,7 +1,7 @@
 // Taking everything along, and deleting everything.
 // @ts-check
 
-import { call, newId } from "../api.js";
+import { call } from "../api.js";
 import { ask } from "../dialog.js";
 import { announce, busy, byId, el, errorNotice, focusOn } from "../dom.js";
 import { number, size, when } from "../format.js";
@@ -10,13 +10,15 @@ const TYPED = "delete everything";
 const EXPORT_MS = 300_000;
 const POLL_MS = 1_000;
 const MAX_POLLS = 600;
+const MAX_MISSED = 5;
 
-/** @param {{ onForgotten: () => void }} given */
-export function startData({ onForgotten }) {
+/** @param {{ dropDraft: () => void, onForgotten: () => void }} editor */
+export function startData(editor) {
   const exportButton = byId("export");
   const forgetButton = byId("forget");
   exportButton.addEventListener("click", () => busy(exportButton, download));
-  forgetButton.addEventListener("click", () => busy(forgetButton, () => forget(onForgotten)));
+  forgetButton.addEventListener("click", () => busy(forgetButton, () => forget(editor)));
+  showEarlier();
 }
 
 // ----------------------------------------------------------------------------------------------------------------- export
@@ -48,8 +50,8 @@ function fileName(headers) {
 
 // ----------------------------------------------------------------------------------------------------------------- forget
 
-/** @param {() => void} onForgotten */
-async function forget(onForgotten) {
+/** @param {{ dropDraft: () => void, onForgotten: () => void }} editor */
+async function forget(editor) {
   const text = [
     "Your memory with all its versions, facts, contacts, tasks, recorded messages, searches, usage details and your choice below “On or off” are deleted for good. What belongs to a team stays with the team.",
     "You may want to download everything first.",
@@ -65,14 +67,15 @@ async function forget(onForgotten) {
   announce("Deleting everything…");
   try {
     const erasure = await start();
-    onForgotten();
+    editor.dropDraft();
     await follow(erasure, place);
+    editor.onForgotten();
   } catch (error) {
     place.replaceChildren(errorNotice("Not finished.", `${/** @type {Error} */ (error).message} Press the button to try again: what was deleted already stays deleted.`));
   }
 }
 
-const start = async () => (await call("POST", "/v1/forget", { json: { confirm: true }, headers: { "Idempotency-Key": newId() }, timeoutMs: 60_000 })).data;
+const start = async () => (await call("POST", "/v1/forget", { json: { confirm: TYPED }, timeoutMs: 60_000 })).data;
 
 /**
  * Until it is done. A lost connection does not end it: it goes on in the server.
@@ -84,16 +87,34 @@ async function follow(erasure, place) {
   for (let poll = 0; poll < MAX_POLLS && erasure.state === "running"; poll += 1) {
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     try {
-      erasure = (await call("GET", `/v1/erasures/${encodeURIComponent(erasure.erasure_id)}`)).data;
+      erasure = (await call("GET", `/v1/forget/${encodeURIComponent(erasure.erasure_id)}`)).data;
       missed = 0;
     } catch (error) {
-      if ((missed += 1) > 5) throw error;
+      if ((missed += 1) > MAX_MISSED) throw error;
     }
+  }
+  if (erasure.state === "running") {
+    place.replaceChildren(el("p", { class: "notice" }, "It takes longer than usual and goes on in the background. Look here again later."));
+    return;
   }
   const receipt = el("h4", { id: "receipt-title" }, "Receipt");
   place.replaceChildren(summary(erasure), receipt, table(erasure), problems(erasure.problems));
   announce("Everything is deleted.");
   focusOn(receipt);
+}
+
+/** What was deleted before, or is being deleted: a reload does not lose sight of it. */
+async function showEarlier() {
+  const place = byId("forget-state");
+  const newest = await call("GET", "/v1/forget").then((reply) => reply.data.items[0], () => null);
+  if (!newest || place.hasChildNodes()) return;
+  if (newest.state === "running") {
+    place.replaceChildren(progress("Deleting…"));
+    await follow(newest, place).catch((error) => place.replaceChildren(errorNotice("Not finished.", error.message)));
+  } else {
+    const about = `Receipt of the last deletion, ${when(newest.started_at)}`;
+    place.replaceChildren(el("details", {}, el("summary", {}, about), table(newest), problems(newest.problems)));
+  }
 }
 
 /** @param {any} erasure */
@@ -118,10 +139,13 @@ function table(erasure) {
       { class: "receipt" },
       el("caption", {}, `Number ${erasure.erasure_id}, asked for ${when(erasure.started_at)}. It says how much was deleted, and nothing of what it was.`),
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Deleted from"), el("th", { scope: "col", class: "number" }, "How many"))),
-      el("tbody", {}, rows.length ? rows.map(([name, count]) => el("tr", {}, el("td", {}, name), el("td", { class: "number" }, number(Number(count))))) : el("tr", {}, el("td", { colspan: "2" }, "There was nothing to delete."))),
+      el("tbody", {}, rows.length ? rows.map(([name, count]) => el("tr", {}, el("td", {}, place(name)), el("td", { class: "number" }, number(Number(count))))) : el("tr", {}, el("td", { colspan: "2" }, "There was nothing to delete."))),
     ),
   );
 }
+
+/** `rows.events` to "rows: events". @param {string} name */
+const place = (name) => name.replace(".", ": ").replaceAll("_", " ");
 
 /** @param {string[]} found */
 function problems(found) {

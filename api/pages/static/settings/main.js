@@ -22,8 +22,8 @@ const history = startHistory({ mayWrite, isDirty: editor.isDirty, onWentBack: ed
 startSearch();
 guardLeaving(editor);
 startData({
+  dropDraft: editor.dropDraft,
   onForgotten() {
-    editor.dropDraft();
     editor.load();
     history.load();
     preference.load();

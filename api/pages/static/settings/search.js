@@ -80,6 +80,6 @@ function entry(item) {
     "li",
     { class: "item" },
     el("p", { class: "item-title" }, item.text),
-    el("p", { class: "item-facts" }, about ? el("span", {}, about) : null, item.at ? timeElement(item.at) : null),
+    el("p", { class: "item-facts" }, item.by_words === false ? el("span", { class: "tag" }, "near by meaning") : null, about ? el("span", {}, about) : null, item.at ? timeElement(item.at) : null),
   );
 }
