@@ -14,6 +14,7 @@ from memory.categories.spec import Stores
 from memory.model.errors import InvalidInput, MemoryUnavailable, NotPermitted
 from memory.model.event import MessageEvent
 from memory.model.fact import FactKind, FactStatus, Source
+from memory.model.near_duplicate import statement_key
 from memory.model.owner import Owner, View
 from memory.model.routing import Store
 from memory.model.scope import Scope
@@ -434,3 +435,63 @@ async def test_the_row_of_a_team_is_never_reached_by_its_name_alone(desk: Desk) 
     assert added.fact.owner == Owner.team("acme", "ops").key
     seen = await desk.tables.facts.get(View(Scope.of(*BOB)), [added.fact.fact_id])
     assert dict(seen) == {}
+
+
+async def test_a_forgotten_contact_is_not_found_and_tasks_lose_the_link(desk: Desk) -> None:
+    mara = await desk.records.contacts.add(ANN, first_name="Mara", job_title="harbour pilot", aliases=["mara"])
+    await desk.tables.tasks.apply(Scope.of(*ANN), [create_task("t1", contact_id=mara.contact_id)], now=NOW)
+    assert await desk.records.contacts.search(ANN, "harbour pilot")
+    assert await desk.records.contacts.forget(BOB, mara.contact_id) == 0
+    for wrong in ([0], [1], [-1], [True], list(range(2, 1003))):
+        with pytest.raises(InvalidInput):
+            await desk.records.contacts.forget(ANN, wrong)
+    assert await desk.records.contacts.forget(ANN, [mara.contact_id, 99]) == 1
+    assert await desk.records.contacts.search(ANN, "harbour pilot") == ()
+    assert await desk.records.contacts.get(ANN, "mara") is None
+    assert await desk.vectors.count("afterturn_contacts") == 0
+    assert [task.contact_id for task in await desk.records.tasks.list(ANN)] == [None]
+
+
+async def test_a_task_is_changed_field_by_field(desk: Desk) -> None:
+    await desk.tables.tasks.apply(
+        Scope.of(*ANN), [create_task("t1"), create_task("t2", statement_key("Pay the rent"), name="Pay the rent")], now=NOW
+    )
+    change = desk.records.tasks.change
+    due = "2026-07-01T09:00:00+02:00"
+    changed = await change(ANN, "t1", name="Call  Dr. Lind", status="in_progress", tags=["health"], deadline=due, request_id="r")
+    assert (changed.name, changed.status, changed.tags) == ("Call Dr. Lind", TaskStatus.IN_PROGRESS, ("health",))
+    assert changed.deadline == datetime(2026, 7, 1, 7, tzinfo=UTC)
+    assert await change(ANN, "t1", name="Call  Dr. Lind", request_id="r") == changed, "the same call"
+    emptied = await change(
+        ANN, "t1", tags=None, deadline=None, description="The password is Sommer!2026xyz.", schedule="freq=daily"
+    )
+    assert (emptied.tags, emptied.deadline, emptied.schedule) == ((), None, "FREQ=DAILY")
+    assert "Sommer" not in emptied.description
+    assert await change(ANN, "t1", schedule="RRULE:FREQ=DAILY") == emptied, "nothing to change is no fault"
+    refused: list[dict[str, Any]] = [
+        {},
+        {"colour": "red"},
+        {"name": None},
+        {"name": "the"},
+        {"name": "x" * 201},
+        {"status": "never"},
+        {"priority": 7},
+        {"deadline": "soon"},
+        {"deadline": datetime(2026, 7, 1)},  # noqa: DTZ001 - without a zone
+        {"schedule": "weekly"},
+        {"tags": "one"},
+        {"tags": ["x" * 61]},
+        {"contact_id": 77},
+        {"contact_id": 2**63},
+        {"name": "Pay the rent"},
+    ]
+    for fields in refused:
+        with pytest.raises(InvalidInput):
+            await change(ANN, "t1", **fields)
+    for who, task_id in ((BOB, "t1"), (ANN, "t9")):
+        with pytest.raises(InvalidInput, match="there is no task"):
+            await change(who, task_id, status="done")
+    assert await desk.records.tasks.get(ANN, "t1") == emptied
+    assert await desk.records.tasks.forget(BOB, ["t1"]) == 0
+    assert await desk.records.tasks.forget(ANN, ["t1", "t9"]) == 1
+    assert [task.task_id for task in await desk.records.tasks.list(ANN)] == ["t2"]
