@@ -68,7 +68,7 @@ async def service_token(a: Api) -> str:
 async def test_the_examples_run_as_they_stand(api: StartApi, tmp_path: Path) -> None:
     async with api() as a:
         memory = a.stack.memory
-        variables = {"AFTERTURN_URL": a.base, "AFTERTURN_TOKEN": await service_token(a)}
+        variables = {"MEMORY_URL": a.base, "MEMORY_TOKEN": await service_token(a)}
 
         # curl: a turn, and what it taught.
         loaded, recorded = (await shell(tmp_path, variables, "curl turn")).replace("}{", "}\n{").splitlines()
@@ -141,7 +141,7 @@ def test_every_type_of_problem_is_in_the_table() -> None:
     assert made - {"http"} <= told, made - told
 
 
-@pytest.mark.parametrize("name", ["AFTERTURN_TOKEN", "AFTERTURN_URL"])
+@pytest.mark.parametrize("name", ["MEMORY_TOKEN", "MEMORY_URL"])
 def test_the_examples_hold_no_token_and_no_address_of_their_own(name: str) -> None:
     for block in ("curl turn", "python", "typescript", "curl graphql", "curl save", "curl loop"):
         assert name in marked(block, PAGE)
