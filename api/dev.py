@@ -18,9 +18,9 @@ from memory.settings import Settings
 from memory.settings_api import split_address
 from memory.stores.http_server import GRACE_S
 from memory.stores.tables import build_tables
-from starter import MemoryClient
 from starter.client_parts import shared_parts
 from starter.heartbeat import announced
+from starter.notice_box_relay import telling_client
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ async def dev_api(settings: Settings, client: Client, parts: Collaborators) -> A
     local = LocalIssuer(base)
     tables = build_tables(settings)
     shared = shared_parts(parts, client)
-    memory = MemoryClient.from_parts(settings, shared)
+    memory = telling_client(settings, shared, tables.notices)
     access = build_access(settings, tokens=tables.tokens, directory=tables.directory, local=local)
     context = build_context(
         settings,

@@ -27,6 +27,7 @@ from memory.stores.tables import Tables, build_tables
 from starter import MemoryClient
 from starter.client_parts import build_parts
 from starter.heartbeat import announced
+from starter.notice_box_relay import telling_client
 from starter.temporal import temporal_errors
 
 NAME: Final = "the API"
@@ -164,7 +165,7 @@ async def _own_context(settings: Settings) -> ApiContext:
                 connected.append(await parts.temporal())
             return connected[0]
 
-    memory = MemoryClient.from_parts(settings, replace(parts, temporal=temporal))
+    memory = telling_client(settings, replace(parts, temporal=temporal), tables.notices)
     access = build_access(settings, tokens=tables.tokens, directory=tables.directory)
     try:
         parts.models.model(settings.language_model)

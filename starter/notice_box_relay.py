@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 from memory.ports import Notice
 from memory.ports.service import NoticeBox
+from memory.settings import Settings
+from starter.client import MemoryClient
+from starter.client_parts import Parts
 from starter.faults import fault
 
 MAX_WAITING: Final = 2_000
@@ -67,5 +71,13 @@ class BoxRelay:
 
 
 def box_relay(box: NoticeBox) -> BoxRelay:
-    """An ``on_notice`` for ``MemoryClient.from_parts(…, on_notice=box_relay(box))``; await its ``aclose`` before the box goes."""
+    """An ``on_notice`` for a client; await its ``aclose`` before the box goes. See also :func:`telling_client`."""
     return BoxRelay(box)
+
+
+def telling_client(settings: Settings, parts: Parts, box: NoticeBox) -> MemoryClient:
+    """A client whose loading notices go to the streams, where the settings say so; closing it closes the way there first."""
+    if not settings.notice_stream:
+        return MemoryClient.from_parts(settings, parts)
+    relay = BoxRelay(box)
+    return MemoryClient.from_parts(settings, replace(parts, close=(relay.aclose, *parts.close)), on_notice=relay)

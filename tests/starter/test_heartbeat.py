@@ -19,8 +19,9 @@ from memory.stores.migrations import migrate
 from memory.stores.tables import Tables, build_tables
 from starter import notice_box_relay
 from starter.heartbeat import announced, flags_of
-from starter.notice_box_relay import box_relay
+from starter.notice_box_relay import box_relay, telling_client
 from starter.relay import NoticeRelay
+from tests.starter.conftest import World
 from tests.support.waiting import until
 
 ANN = Scope.of("acme", "ann")
@@ -125,6 +126,14 @@ class TestBoxRelay:
         into(_notice("k"))
         await into.aclose(within_s=0.01)
         await into.aclose(within_s=0.01)
+
+    @pytest.mark.parametrize(("stream", "steps"), [(True, ["loading_started", "loading_completed"]), (False, [])])
+    async def test_a_client_tells_the_streams_that_it_loads(self, world: World, stream: bool, steps: list[str]) -> None:
+        settings = world.settings.model_copy(update={"notice_stream": stream})
+        client = telling_client(settings, world.client()._parts, world.tables.notices)
+        await client.load(("acme", "ann"), allow_user_memory=True)
+        await client.aclose()
+        assert [one.notice.step for one in await world.tables.notices.of_user(ANN, after=0)] == steps
 
 
 def _notice(key: str, *, at: datetime | None = None) -> Notice:
