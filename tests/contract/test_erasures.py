@@ -157,6 +157,30 @@ class TestRows:
         assert b"u/ann" not in bytes_now()
         await tables.aclose()
 
+    async def test_nor_in_the_unused_part_of_a_page_that_was_split(self, sqlite_url: str) -> None:
+        tables = build_tables(sqlite_url)
+        path = Path(tables.database.url.database or "")
+        for number in range(40):  # mixed with another's, so that pages of the indexes are split
+            for scope in (ANN, ELSEWHERE):
+                turn = Turn(turn_id=f"{CANARY} {number * 7919 % 40}", user_text=CANARY * 5, occurred_at=NOW, allow_user_memory=True)
+                await tables.log.record_turn(scope, turn, now=NOW)
+        for scope in (ANN, ELSEWHERE):
+            await tables.erasures.open(scope, erasure_id="e1", requested_by="user", now=NOW)
+            await tables.erasures.erase_rows(scope, erasure_id="e1")
+            assert (await tables.erasures.done(scope.tenant, "e1", problems=(), now=NOW)).problems == ()
+        assert CANARY.encode() not in b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}*"))
+        await tables.aclose()
+
+    async def test_of_a_file_too_large_to_be_written_anew_the_receipt_says_so(
+        self, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(erasures, "MAX_VACUUM_BYTES", 0)
+        tables = build_tables(sqlite_url)
+        await tables.erasures.open(ANN, erasure_id="e1", requested_by="user", now=NOW)
+        done = await tables.erasures.done("acme", "e1", problems=(), now=NOW)
+        assert ["VACUUM" in problem for problem in done.problems] == [True]
+        await tables.aclose()
+
 
 class TestReceipts:
     async def test_the_course_of_an_erasure(self, tables: Tables) -> None:

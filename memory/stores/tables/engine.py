@@ -238,6 +238,10 @@ class Database:
 
         return await self._run(self._write_threads, self._writer, patient, timeout_s)
 
+    async def upkeep(self, work: Callable[[Connection], T], *, timeout_s: float) -> T:
+        """Run ``work`` outside of any transaction, for what allows none; of SQLite nothing else is written by this process then."""
+        return await self._run(self._write_threads, self._reader, work, timeout_s)
+
     async def _run(self, threads: ThreadPoolExecutor, engine: Engine, work: Callable[[Connection], T], timeout_s: float) -> T:
         if self._waiting >= MAX_WAITING:
             raise StoreUnavailable(f"the database is overloaded: {self._waiting} calls are waiting")

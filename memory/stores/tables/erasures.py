@@ -57,8 +57,16 @@ STAYS: Final[Mapping[str, str]] = {
 
 BATCH: Final = 1_000
 """Rows that one transaction deletes: others who write are not kept waiting."""
+CHECKPOINT_TRIES: Final = 3
+"""Each waits for other writers and readers as a write does."""
+CHECKPOINT_S: Final = 30.0
+MAX_VACUUM_BYTES: Final = 128 * 1024 * 1024
+"""A SQLite file of this size is written anew in a few seconds, while nobody else writes; what is larger is left to its operator."""
+VACUUM_S: Final = 120.0
 MAX_WHO_CHARS: Final = 100
 MAX_PROBLEM_CHARS: Final = 300
+_NO_VACUUM: Final = "rows: copies in unused parts of SQLite's pages go with the next VACUUM; the file is too large to do it now"
+_CHECKPOINT: Final = "PRAGMA wal_checkpoint(TRUNCATE)"
 _STEPS: Final = "steps"
 """Key in the counts: what was counted already."""
 _IS: Final = (ERASURES.c.tenant == bindparam("b_tenant"), ERASURES.c.erasure_id == bindparam("b_id"))
@@ -167,6 +175,8 @@ class SqlErasures(ErasureLedger):
 
     async def done(self, tenant: str, erasure_id: str, *, problems: Sequence[str], now: datetime) -> Erasure:
         moment = to_utc(now)
+        too_large = self._database.is_sqlite and await self._size() > MAX_VACUUM_BYTES
+        said = [*problems, *([_NO_VACUUM] if too_large else [])]
 
         def work(connection: Connection) -> Erasure:
             row = _locked(connection, tenant, erasure_id)
@@ -182,13 +192,19 @@ class SqlErasures(ErasureLedger):
                 state=ErasureState.DONE.value,
                 user_id=None,
                 counts=counts,
-                problems=[problem[:MAX_PROBLEM_CHARS] for problem in problems],
+                problems=[problem[:MAX_PROBLEM_CHARS] for problem in said],
                 erased_at=row.erased_at or moment,
                 finished_at=moment,
             )
             return _erasure(ended)
 
-        return await self._database.write(work)
+        receipt = await self._database.write(work)
+        await self._empty_log()
+        if self._database.is_sqlite and not too_large:
+            # A page that was split keeps copies of the rows that moved in its unused part; deleting the rows does not reach them.
+            await self._database.upkeep(lambda c: c.exec_driver_sql("VACUUM"), timeout_s=VACUUM_S)
+            await self._empty_log()
+        return receipt
 
     # ---------------------------------------------------------------------------------------------------------------- rows
 
@@ -200,14 +216,27 @@ class SqlErasures(ErasureLedger):
                 deleted, more = await self._database.write(lambda c, one=table: _delete_some(c, scope, one, erasure_id))
                 if deleted:
                     found[table.name] = found.get(table.name, 0) + deleted
-        if self._database.is_sqlite:
-            await self._empty_log()
+        await self._empty_log()
         return found
 
     async def _empty_log(self) -> None:
-        """The write-ahead log of SQLite still holds the pages as they were. Where others read just now it is left to the next
-        pass; without deletions since, its pages are overwritten by and by."""
-        await self._database.read(lambda c: c.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").all())
+        """The write-ahead log of SQLite still holds the pages as they were. It is emptied between what others do; where they leave
+        no gap, the next pass tries again."""
+        if not self._database.is_sqlite:
+            return
+        for _ in range(CHECKPOINT_TRIES):
+            busy, *_ = await self._database.upkeep(lambda c: c.exec_driver_sql(_CHECKPOINT).one(), timeout_s=CHECKPOINT_S)
+            if not busy:
+                return
+
+    async def _size(self) -> int:
+        """Of the SQLite file, bytes."""
+
+        def work(connection: Connection) -> int:
+            pages, size = (connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("page_count", "page_size"))
+            return pages * size
+
+        return await self._database.read(work)
 
 
 def _delete_some(connection: Connection, scope: Scope, table: Table, erasure_id: str | None) -> tuple[int, bool]:
