@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -19,6 +19,7 @@ SECURITY: Final[dict[str, Any]] = {
     },
 }
 """What to send to be known; the same for all of ``/v1``."""
+_NULL: Final = "\x00null"
 _OF_BODIES: Final = {"413": "Content Too Large", "415": "Unsupported Media Type"}
 TAGS: Final = {
     "memory": "Before an answer: what is known about the user.",
@@ -35,6 +36,12 @@ TAGS: Final = {
     "preference": "The user's own choice.",
     "usage": "What it costs.",
     "data": "Export, delete everything.",
+    "knowledge": "Tables in the words of their users.",
+    "loops": "What is asked of tables, contacts and tasks in plain language, step by step.",
+    "notices": "What a chat front end shows while memory works.",
+    "graphql": "The user's own memory and preference, as GraphQL.",
+    "account": "Who the token belongs to.",
+    "admin": "Settings, roots, usage and failed runs of the company; nobody's memory.",
 }
 
 
@@ -44,7 +51,7 @@ def install(app: FastAPI) -> None:
 
     def described() -> dict[str, Any]:
         if app.openapi_schema is None:
-            document = make()
+            document: dict[str, Any] = _replaced(make(), _NULL, None)
             for operation in _operations(document):
                 _put_right(operation)
             document.setdefault("components", {})["securitySchemes"] = SECURITY
@@ -67,12 +74,27 @@ def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from (operation for operation in path.values() if isinstance(operation, dict))
 
 
+def with_nulls(value: Any) -> Any:
+    """An example as it has to be given to the framework, which drops every null from its document."""
+    return _replaced(value, None, _NULL)
+
+
+def _replaced(value: Any, old: str | None, new: str | None) -> Any:
+    if isinstance(value, dict):
+        return {name: _replaced(inner, old, new) for name, inner in cast(dict[str, Any], value).items()}
+    if isinstance(value, list):
+        return [_replaced(inner, old, new) for inner in cast(list[Any], value)]
+    return new if value == old and not isinstance(value, bool) else value
+
+
 def _put_right(operation: dict[str, Any]) -> None:
     responses: dict[str, Any] = operation["responses"]
     if "requestBody" in operation:
         for status, text in _OF_BODIES.items():
             responses.setdefault(status, {"description": text, "content": {PROBLEM_JSON: {"schema": {"$ref": PROBLEM}}}})
-    for response in responses.values():
+    for status, response in responses.items():
+        if status.isdecimal() and int(status) >= 400:
+            response.setdefault("content", {PROBLEM_JSON: {"schema": {"$ref": PROBLEM}}})
         # Errors are problem+json; the framework says so of the media type of the route's own answer.
         for kind, told in list(response.get("content", {}).items()):
             if kind != PROBLEM_JSON and told.get("schema", {}).get("$ref") == PROBLEM:

@@ -9,6 +9,7 @@ from fastapi import Query, Response
 from api.answers import Json
 from api.auth.access import Reader
 from api.context import Context
+from api.openapi import with_nulls
 from api.routing import Space, make_router
 from api.schemas.turns import MEMORY_EXAMPLE, Memory
 
@@ -23,7 +24,7 @@ router = make_router("memory")
         200: {
             "description": "The memory, or none and why. `ETag`: that of the profile. `Server-Timing`: how long the load took.",
             "headers": {"ETag": {"schema": {"type": "string"}, "description": "of the profile; absent where there is none"}},
-            "content": {"application/json": {"example": MEMORY_EXAMPLE}},
+            "content": {"application/json": {"example": with_nulls(MEMORY_EXAMPLE)}},
         }
     },
 )

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.openapi import with_nulls
 from api.routing import ItemId
 
 ItemT = TypeVar("ItemT")
@@ -13,7 +14,7 @@ ItemT = TypeVar("ItemT")
 
 def example(*values: dict[str, Any]) -> ConfigDict:
     """For a ``model_config``: what such a body looks like, in the OpenAPI document."""
-    return ConfigDict(json_schema_extra={"examples": list(values)})
+    return ConfigDict(json_schema_extra={"examples": [with_nulls(value) for value in values]})
 
 
 class Given(BaseModel):

@@ -172,6 +172,8 @@ class WindowsStatus(Shown):
 class FlushGiven(Given):
     wait_s: WaitS = 0.0
 
+    model_config = example({"wait_s": 10})
+
 
 class WindowsRerunGiven(Given):
     """Which windows run again: these, or all in these states."""

@@ -20,7 +20,8 @@ async def rest(
 ) -> AsyncIterator[Api]:
     """The API with workers and the simulated model; each test takes users that no other has. For tests with
     ``pytest.mark.asyncio(loop_scope="module")``."""
-    given = {"embedder": "none", "memory_contacts": True, "memory_knowledge": True, "memory_tasks": True, "api_rate_per_minute": 0}
+    given = {"embedder": "none", "memory_contacts": True, "memory_knowledge": True, "memory_tasks": True}
+    given |= {"api_rate_per_minute": 0, "forget_settle_s": 0}
     given |= {**GENEROUS, **s3_server.settings}
     settings = load_settings({}, data_dir=tmp_path_factory.mktemp("rest"), bucket_prefix=unique_bucket_prefix(), **given)
     client = await Client.connect(temporal_server.address, data_converter=pydantic_data_converter)
