@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
@@ -21,6 +22,7 @@ from starter.web_ui import workflow_url
 
 MAX_IDS: Final = 1_000
 Kind = Literal["turn", "window"]
+_WINDOW_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,200}")
 
 router = make_router("admin")
 
@@ -70,6 +72,8 @@ class Rerun(BaseModel):
     def _whose(self) -> Rerun:
         if self.ids is not None and (self.kind is None or self.user is None):
             raise ValueError("ids belong to a kind and a user: say which")
+        if self.kind == "window" and not all(_WINDOW_ID.fullmatch(one) for one in self.ids or ()):
+            raise ValueError("an id of a window is as in the list")
         return self
 
 
@@ -218,6 +222,8 @@ def _cursor(turns: _TurnPlace | None, windows: _WindowPlace | None) -> str:
 def _places(cursor: str) -> tuple[_TurnPlace | None, _WindowPlace | None]:
     turn_at, turn_user, ordinal, window_at, window_user, window_id = read_cursor(cursor, "runs", str, str, int, str, str, str)
     try:
+        for value in (turn_user, window_user, window_id):
+            value.encode()
         turns = (_moment(turn_at), turn_user, ordinal) if turn_at else None
         return turns, ((_moment(window_at), window_user, window_id) if window_at else None)
     except (ValueError, OverflowError):

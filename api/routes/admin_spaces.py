@@ -20,7 +20,7 @@ from memory.model.category import Category
 from memory.model.directory import MAX_BUDGET_TOKENS, MIN_BUDGET_TOKENS, ConsolidationMode, MemoryFacts, SpaceSettings
 from memory.model.enablement import Enablement, effective_enablement
 from memory.model.errors import InvalidInput
-from memory.model.ids import encode_segment
+from memory.model.ids import encode_segment, is_segment
 from memory.model.scope import Scope
 from memory.ports.administration import SpaceRecord
 from starter.roots import active_of
@@ -160,6 +160,8 @@ _CONFLICT: Final[dict[int | str, dict[str, Any]]] = {
 async def admin_spaces(context: Context, principal: Administrator, limit: Limit = 50, cursor: Cursor = None) -> Spaces:
     """Spaces with stored settings. All others have the defaults."""
     after = None if cursor is None else read_cursor(cursor, "spaces", str)[0]
+    if after is not None and not is_segment(after):
+        raise InvalidInput("the cursor is not one of this list; begin without one")
     found = await context.spaces.spaces(principal.tenant, after=after, limit=limit + 1)
     roots = active_of(await context.memory.roots.list(principal.tenant))
     page, last = page_of(found, limit)

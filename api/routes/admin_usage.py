@@ -156,6 +156,8 @@ def _after(cursor: str, keys: list[UsageKey]) -> UsageSum:
     named = dict(zip(keys, values, strict=True))
     try:
         day = date.fromisoformat(named["day"]) if "day" in named else None
+        for value in values:
+            value.encode()
     except ValueError:
         raise InvalidInput("the cursor is not one of this list; begin without one") from None
     return UsageSum(Usage(input_tokens=total), day, named.get("user"), named.get("stage"), named.get("model"))

@@ -16,6 +16,7 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from activities import Collaborators
+from api.routing import cursor_of
 from memory.model.category import Category
 from memory.model.event import MessageEvent
 from memory.model.scope import Scope
@@ -346,6 +347,11 @@ async def test_what_failed_is_listed_and_run_again(a: Admin) -> None:
         return await a.ask("POST", "runs/rerun", json=body)
 
     assert (await rerun(ids=["t0"])).status_code == 422
+    raw = b'{"kind": "window", "user": "bob", "ids": ["no\\ud800"]}'
+    assert (await a.ask("POST", "runs/rerun", headers={"Content-Type": "application/json"}, content=raw)).status_code == 422
+    odd = cursor_of("runs", NOW.isoformat(), "u\ud800", 1, "", "", "")
+    for path, cursor in (("runs", odd), ("spaces", cursor_of("spaces", "\ud800")), ("usage", cursor_of("usage:user", 1, "\ud800"))):
+        assert (await a.ask("GET", path, params={"cursor": cursor})).status_code == 400
     # The user of another company is not theirs to run again.
     assert (await rerun(kind="turn", user="eve", ids=["elsewhere"])).status_code == 400
     one = (await rerun(kind="turn", user=ann.user_id, ids=["t0"])).json()
