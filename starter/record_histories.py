@@ -24,6 +24,7 @@ from temporalio.worker import Worker
 
 from memory.model import names
 from memory.model.directory import ConsolidationMode
+from memory.model.forget_steps import ErasureRef
 from memory.model.names import MODEL_TASK_QUEUE, TASK_QUEUE, TURNS_RECORDED_SIGNAL
 from memory.model.scope import Scope
 from memory.model.steps import (
@@ -41,10 +42,12 @@ from memory.model.steps import (
 )
 from memory.model.window_steps import ReconcileInput, ReconcileReply
 from starter.scripted import Scripted, fails
+from starter.scripted_forget import FORGET_SHAPES, ForgetStage
 from starter.scripted_loops import LOOP_SHAPES, QUESTION_SHAPES, LoopStage
 from starter.scripted_windows import WINDOW_SHAPES, WindowStage
 from workflows import (
     ConsolidateEventsWorkflow,
+    ForgetUserWorkflow,
     KnowledgeLoopWorkflow,
     KnowledgeQuestionWorkflow,
     PostAnswerWorkflow,
@@ -276,6 +279,20 @@ async def record(client: Client, out: Path, *, only: str | None = None, replace:
             ):
                 await play(scene)
             written += await _save_runs(client, scene.workflow_id, path)
+    for name, (stores, go) in FORGET_SHAPES.items():
+        path = out / "forget_user" / f"{name}.json"
+        if (only and only != name) or (path.exists() and not replace):
+            continue
+        told = ForgetStage(client, stores(), ErasureRef(tenant="fixtures", erasure_id=name))
+        async with Worker(
+            client,
+            task_queue=TASK_QUEUE,
+            workflows=[ForgetUserWorkflow],
+            activities=told.world.all(),
+            workflow_runner=workflow_runner(),
+        ):
+            await go(told)
+        written += await _save_runs(client, told.workflow_id, path)
     for name, workflow, argument in (
         ("sweep", SweepWorkflow.run, SweepInput()),
         ("reconcile", ReconcileWorkflow.run, ReconcileInput()),
@@ -348,7 +365,7 @@ def main(
     replace: Annotated[bool, typer.Option(help="also over existing fixtures (never released shapes only)")] = False,
 ) -> None:
     """Record replay fixtures for every shape of run."""
-    known = {**SHAPES, **WINDOW_SHAPES, **LOOP_SHAPES, **QUESTION_SHAPES, "sweep": None, "reconcile": None}
+    known = {**SHAPES, **WINDOW_SHAPES, **LOOP_SHAPES, **QUESTION_SHAPES, **FORGET_SHAPES, "sweep": None, "reconcile": None}
     if only is not None and only not in known:
         raise typer.BadParameter(f"no such shape; there are: {', '.join(known)}")
     files = asyncio.run(_record_on_own_server(out, only, replace))

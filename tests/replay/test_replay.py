@@ -9,6 +9,7 @@ import pytest
 
 from starter.record_histories import SHAPES
 from starter.replay import lesson, replay_files
+from starter.scripted_forget import FORGET_SHAPES
 from starter.scripted_loops import LOOP_SHAPES, QUESTION_SHAPES
 from starter.scripted_windows import WINDOW_SHAPES
 from tests.replay.changed_order import ChangedOrder
@@ -18,7 +19,7 @@ HISTORIES = Path(__file__).parents[1] / "histories"
 
 
 @pytest.mark.parametrize(
-    "folder", ["post_answer", "consolidate_events", "knowledge_loop", "knowledge_question", "sweep", "reconcile"]
+    "folder", ["post_answer", "consolidate_events", "knowledge_loop", "knowledge_question", "forget_user", "sweep", "reconcile"]
 )
 async def test_every_recorded_history_replays(folder: str) -> None:
     report = await replay_files(HISTORIES / folder)
@@ -32,6 +33,7 @@ def test_every_shape_of_run_has_a_fixture() -> None:
         ("consolidate_events", WINDOW_SHAPES),
         ("knowledge_loop", LOOP_SHAPES),
         ("knowledge_question", QUESTION_SHAPES),
+        ("forget_user", FORGET_SHAPES),
     ):
         recorded = {file.stem for file in (HISTORIES / folder).glob("*.json")}
         assert set(shapes) <= recorded
