@@ -143,7 +143,17 @@ def _changed(line: str, other: str) -> Row:
         marked = step.tag != "equal"
         _put(before, old[step.src_start : step.src_end], marked)
         _put(after, new[step.dest_start : step.dest_end], marked)
-    return Row("changed", tuple(before), tuple(after))
+    return Row("changed", _joined(before), _joined(after))
+
+
+def _joined(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """Blanks between two marked words are marked too: it reads as one change."""
+    last = len(pieces) - 1
+    joined: list[Piece] = []
+    for at, piece in enumerate(pieces):
+        between = 0 < at < last and not piece.text.strip() and pieces[at - 1].marked and pieces[at + 1].marked
+        _put(joined, [piece.text], piece.marked or between)
+    return tuple(joined)
 
 
 def _put(pieces: list[Piece], words: Iterable[str], marked: bool) -> None:

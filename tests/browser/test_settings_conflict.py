@@ -74,9 +74,16 @@ async def test_two_tabs(open_page: Open, site: Site) -> None:
     await second.visit.axe_in_both()
     assert await versions(site, me) == ["edit", "edit"], "nothing was overwritten"
 
-    # Merged by hand, and a reload in the middle of it loses nothing.
+    # A reload in the middle of it loses nothing, and overwrites nothing.
     merged = second.page.get_by_label("What is to be saved")
+    await merged.fill((await merged.input_value()).replace("- Lives in Vienna", "- Lives in Graz"))
+    second.page.once("dialog", lambda dialog: dialog.accept())
+    await second.page.reload()
+    await second.state("unsaved")
+    await second.save.click()
+    await second.state("conflict")
     text = await merged.input_value()
+    assert "- Lives in Graz" in text
     await merged.fill(text.replace("- Said in the second tab", "- Said in the second tab\n- Said in the first tab"))
     failing = site.faults.fail("PUT", "/v1/profile", times=1)
     await second.page.get_by_role("button", name="Save this").click()
@@ -150,7 +157,7 @@ async def test_a_save_after_the_pipeline_learned_something(open_page: Open, site
     await site.stack.settle(me)
     await page.save.click()
     await page.state("conflict")
-    await expect(page.page.get_by_text("Learned from a conversation, version 2").first).to_be_visible()
+    await expect(page.page.get_by_text("Stored now is version 2, learned from a conversation").first).to_be_visible()
     merged = page.page.get_by_label("What is to be saved")
     await merged.fill((await merged.input_value()).replace("- Lives in Vienna", f"- Lives in Vienna\n- {LEARNED}"))
     await page.page.get_by_role("button", name="Save this").click()

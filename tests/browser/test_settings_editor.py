@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from playwright.async_api import Dialog, expect
 
+from memory.model.headings import SECTIONS
 from tests.browser.settings_page import BODY, SettingsPage, versions, with_memory
 from tests.browser.site import ON_ONE_LOOP, Open, Site
 
 pytestmark = ON_ONE_LOOP
 
+FILL = "(field, text) => { field.value = text; field.dispatchEvent(new Event('input', { bubbles: true })); }"
 ROOT_CLASH = {"code": "root_clash", "message": "the company has 2 active memory roots", "remedy": "an administrator removes one"}
 
 
@@ -279,6 +281,23 @@ async def test_the_budget_is_counted_while_typing(open_page: Open, site: Site) -
     assert "hunter2secret" not in await page.text.input_value()
 
 
+async def test_broken_headings_and_half_characters_keep_their_text(open_page: Open, site: Site) -> None:
+    me = await with_memory(site)
+    page = SettingsPage(await open_page(me))
+    await page.state("ready")
+    broken = "Identity:\n* Anna\n\n### Work contxt\nAtlas\n\n# Hobbies\n- cello \ud83d\n"
+    await page.text.evaluate(FILL, broken)
+    await expect(page.page.locator('#preview [data-section="Work Context"]')).to_contain_text("Atlas")
+    await expect(page.page.locator("#preview")).to_contain_text("cello")
+    await page.save.click()
+    await page.state("saved")
+    stored = (await site.stack.profile(me)).body
+    assert [line for line in stored.splitlines() if line.startswith("## ")] == [f"## {name}" for name in SECTIONS]
+    for words in ("- Anna", "- Atlas", "cello \ufffd"):
+        assert words in stored
+    await expect(page.text).to_have_value(stored)
+
+
 async def test_one_mebibyte_is_saved_and_one_byte_more_is_not(open_page: Open, site: Site) -> None:
     me = await with_memory(site)
     page = SettingsPage(await open_page(me))
@@ -287,14 +306,13 @@ async def test_one_mebibyte_is_saved_and_one_byte_more_is_not(open_page: Open, s
     full = head + "é" * ((1024 * 1024 - len(head)) // 2)
     assert len(full.encode()) == 1024 * 1024
     site.faults.fail("POST", "/v1/memory/preview")  # the text is what this is about
-    fill = "(field, text) => { field.value = text; field.dispatchEvent(new Event('input', { bubbles: true })); }"
-    await page.text.evaluate(fill, full + "!")
+    await page.text.evaluate(FILL, full + "!")
     saves = len([url for url in page.visit.asked if url.endswith("/v1/profile")])
     await page.save.click()
     await expect(page.page.locator("#document-problem")).to_contain_text("1,048,577 bytes; at most 1,048,576")
     await expect(page.text).to_have_attribute("aria-invalid", "true")
     assert len([url for url in page.visit.asked if url.endswith("/v1/profile")]) == saves, "it was not even sent"
-    await page.text.evaluate(fill, full)
+    await page.text.evaluate(FILL, full)
     await page.save.click()
     await page.state("saved")
     assert (await site.stack.profile(me)).body.count("é") == full.count("é")

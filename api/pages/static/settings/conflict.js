@@ -2,7 +2,7 @@
 // @ts-check
 
 import { byId, el, focusOn, busy, skeleton } from "../dom.js";
-import { when } from "../format.js";
+import { number, when } from "../format.js";
 import { comparison } from "./comparison.js";
 import { compareWithStored } from "./profile.js";
 import { causeText, say } from "./strings.js";
@@ -56,7 +56,7 @@ export function showConflict({ mine, stored, save, drop, changed }) {
     busy(submit, () => save(merged.value));
   });
 
-  const by = `${causeText(stored.cause)}, version ${stored.version}${stored.last_updated ? `, ${when(stored.last_updated)}` : ""}.`;
+  const by = [`version ${number(stored.version)}`, lower(causeText(stored.cause)), when(stored.last_updated)].filter(Boolean).join(", ");
   place.replaceChildren(
     el("div", { class: "notice warning", role: "alert" }, title, el("p", {}, say.conflictText(by))),
     compared,
@@ -79,6 +79,9 @@ async function compare(mine, place) {
     place.replaceChildren(el("p", { class: "hint" }, say.notCompared));
   }
 }
+
+/** @param {string} text */
+const lower = (text) => text.charAt(0).toLowerCase() + text.slice(1);
 
 export function hideConflict() {
   const place = byId("conflict");

@@ -17,7 +17,7 @@ export function startData(editor) {
   const exportButton = byId("export");
   const forgetButton = byId("forget");
   exportButton.addEventListener("click", () => busy(exportButton, download));
-  forgetButton.addEventListener("click", () => busy(forgetButton, () => forget(editor)));
+  forgetButton.addEventListener("click", () => forget(forgetButton, editor));
   showEarlier();
 }
 
@@ -50,10 +50,13 @@ function fileName(headers) {
 
 // ----------------------------------------------------------------------------------------------------------------- forget
 
-/** @param {{ dropDraft: () => void, onForgotten: () => void }} editor */
-async function forget(editor) {
+/**
+ * @param {HTMLElement} button
+ * @param {{ dropDraft: () => void, onForgotten: () => void }} editor
+ */
+async function forget(button, editor) {
   const text = [
-    "Your memory with all its versions, facts, contacts, tasks, recorded messages, searches, usage details and your choice below “On or off” are deleted for good. What belongs to a team stays with the team.",
+    "Your memory with all its versions, all facts, contacts, tasks, recorded messages and tables, usage details and your choice under “On or off” are deleted for good. What belongs to a team stays with the team.",
     "You may want to download everything first.",
   ];
   const choices = [
@@ -61,7 +64,11 @@ async function forget(editor) {
     { label: "Delete everything", value: "yes", kind: "danger primary" },
   ];
   const answer = await ask({ title: "Delete everything?", text, choices, typed: TYPED, typedLabel: `To go on, type: ${TYPED}` });
-  if (answer !== "yes") return;
+  if (answer === "yes") await busy(button, () => erase(editor));
+}
+
+/** @param {{ dropDraft: () => void, onForgotten: () => void }} editor */
+async function erase(editor) {
   const place = byId("forget-state");
   place.replaceChildren(progress("Deleting…"));
   announce("Deleting everything…");

@@ -263,9 +263,11 @@ export function startEditor({ user, onStored }) {
       return showSaveProblem(/** @type {Error} */ (error));
     }
     stored = theirs;
+    // A reload in the middle of merging leads back here: the draft stays an edit of the version that it began with.
+    const began = draft.read()?.etag ?? baseEtag;
     baseEtag = theirs.etag;
     merging = true;
-    draft.keep(mine, baseEtag);
+    draft.keep(mine, began);
     enter("conflict");
     announce(say.conflictTitle);
     return showConflict({
@@ -273,7 +275,7 @@ export function startEditor({ user, onStored }) {
       stored: theirs,
       save,
       drop: keepTheirs,
-      changed: (text) => draft.keep(text, baseEtag),
+      changed: (text) => draft.keep(text, began),
     });
   }
 

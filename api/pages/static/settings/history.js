@@ -74,7 +74,7 @@ export function startHistory({ mayWrite, isDirty, onWentBack }) {
     );
     compare.addEventListener("click", () => busy(compare, () => toggle(version, compare, shown)));
     const back = el("button", { type: "button", class: "button quiet small", "aria-label": `Go back to ${name}` }, "Go back to this");
-    back.addEventListener("click", () => busy(back, () => undo(version)));
+    back.addEventListener("click", () => undo(version, back));
     return el(
       "li",
       { class: "item", "data-version": version.version },
@@ -113,11 +113,18 @@ export function startHistory({ mayWrite, isDirty, onWentBack }) {
     if (words !== null) words.textContent = open ? "Show differences" : "Hide differences";
   }
 
-  /** @param {Version} version */
-  async function undo(version) {
+  /**
+   * @param {Version} version
+   * @param {HTMLElement} button
+   */
+  async function undo(version, button) {
     const text = [`Your memory becomes again what it was in version ${number(version.version)}. The versions since then stay in the history, so this can be undone too.`];
     if (isDirty()) text.push("You have unsaved changes in the editor. They stay there, and you will see both versions when you save them.");
-    if (!(await confirmed(`Go back to version ${number(version.version)}?`, text, "Go back"))) return;
+    if (await confirmed(`Go back to version ${number(version.version)}?`, text, "Go back")) await busy(button, () => goBackTo(version));
+  }
+
+  /** @param {Version} version */
+  async function goBackTo(version) {
     try {
       const done = await goBack(version.version, newest, newId());
       await onWentBack();

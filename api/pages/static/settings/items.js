@@ -21,6 +21,7 @@ const PAGE = 10;
  *   body: (item: any) => (Node | null)[],
  *   sources: (item: any) => Promise<Source[]>,
  *   keeps?: (item: any) => boolean,
+ *   hasSources?: (item: any) => boolean,
  *   forgetPath: (item: any) => string,
  *   forgetText: string,
  *   correct: (item: any, done: (changed: any) => void) => Promise<boolean>,
@@ -94,7 +95,7 @@ export function startItems(kind) {
         el("div", { class: "item-text" }, kind.body(item)),
         kind.mayWrite ? el("div", { class: "item-actions" }, correct, kept ? null : forget) : null,
       ),
-      origin(item),
+      (kind.hasSources?.(item) ?? true) ? origin(item) : "",
     );
     return made;
   }

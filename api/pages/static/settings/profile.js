@@ -24,6 +24,8 @@ export const readProfile = async () => (await call("GET", "/v1/profile")).data;
  * @returns {Promise<{ version: number, etag: string | null }>}
  */
 export async function saveProfile(document, etag, key) {
+  // Half of a character, as a cut in the middle of an emoji leaves it, is no text.
+  document = wellFormed(document);
   const headers = { "Idempotency-Key": key, ...precondition(etag) };
   return (await call("PUT", "/v1/profile", { json: { document }, headers, timeoutMs: SAVE_MS })).data;
 }
@@ -39,10 +41,10 @@ export async function goBack(version, etag, key) {
 }
 
 /** @param {string} document @returns {Promise<Preview>} */
-export const previewOf = async (document) => (await call("POST", "/v1/memory/preview", { json: { document } })).data;
+export const previewOf = async (document) => (await call("POST", "/v1/memory/preview", { json: { document: wellFormed(document) } })).data;
 
 /** Stored text to this text. @param {string} document */
-export const compareWithStored = async (document) => (await call("POST", "/v1/profile/differences", { json: { document } })).data;
+export const compareWithStored = async (document) => (await call("POST", "/v1/profile/differences", { json: { document: wellFormed(document) } })).data;
 
 /** A version to the newest. @param {number} version */
 export const compareVersion = async (version) => (await call("GET", `/v1/profile/differences?from=${version}`)).data;
@@ -52,6 +54,9 @@ export async function readVersions(cursor) {
   const from = cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`;
   return (await call("GET", `/v1/profile/versions?limit=20${from}`)).data;
 }
+
+/** @param {string} text @returns {string} */
+const wellFormed = (text) => /** @type {any} */ (text).toWellFormed?.() ?? text;
 
 /** @param {string} text */
 export const bytesOf = (text) => new TextEncoder().encode(text).length;

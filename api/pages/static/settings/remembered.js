@@ -91,15 +91,23 @@ function contacts(mayWrite) {
     key: (contact) => contact.contact_id,
     name: contactName,
     keeps: (contact) => contact.is_system,
+    hasSources: (contact) => !contact.is_system || CONTACT_FIELDS.some(([field]) => contact[field]),
     body: (contact) => [
       el("p", { class: "item-title" }, contactName(contact), tagOf(contact)),
-      el("dl", {}, CONTACT_FIELDS.slice(2).filter(([field]) => contact[field]).map(([field, label]) => [el("dt", {}, label), el("dd", {}, contact[field])]).flat()),
+      known(contact),
     ],
     sources: async (contact) => withSpeakers((await call("GET", `/v1/contacts/${contact.contact_id}`)).data.sources ?? []),
     forgetPath: (contact) => `/v1/contacts/${contact.contact_id}`,
     forgetText: `${GONE} Tasks of this contact stay.`,
     correct: correctContact,
   };
+}
+
+/** @param {any} contact */
+function known(contact) {
+  const fields = CONTACT_FIELDS.slice(2).filter(([field]) => contact[field]);
+  if (!fields.length) return contact.first_name || contact.surname ? null : el("p", { class: "item-facts" }, "Nothing is known yet.");
+  return el("dl", {}, fields.flatMap(([field, label]) => [el("dt", {}, label), el("dd", {}, contact[field])]));
 }
 
 /** Who of the two that are always there it is, where its name does not say so. @param {any} contact */

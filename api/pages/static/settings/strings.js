@@ -56,7 +56,7 @@ export const say = {
     "This is over the budget. You can save it; when it is used for an answer it will be shortened, oldest topics first, and the next change that the assistant makes condenses it.",
 
   conflictTitle: "Your memory was changed while you were writing",
-  conflictText: (/** @type {string} */ by) => `Nothing was overwritten. Stored now: ${by} Compare both, put together what you want to keep, and save that.`,
+  conflictText: (/** @type {string} */ by) => `Nothing was overwritten. Stored now is ${by}. Compare both, put together what you want to keep, and save that.`,
   mergeLabel: "What is to be saved",
   mergeHint: "It begins as your text. Edit it by hand, or start from the stored one.",
   takeTheirs: "Start from the stored one",
