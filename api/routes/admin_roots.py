@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from api.auth.access import Administrator
 from api.context import ApiContext, Context
+from api.problems import Problem
 from api.routing import make_router
 from memory.model.directory import MemoryRoot
 from memory.model.errors import MemoryUnavailable
@@ -72,7 +73,7 @@ async def admin_roots(context: Context, principal: Administrator) -> Roots:
     return await _roots(context, principal.tenant)
 
 
-@router.post("/admin/roots")
+@router.post("/admin/roots", responses={409: {"model": Problem, "description": "Another root is active"}})
 async def admin_provision_root(context: Context, principal: Administrator, body: NewRoot) -> Roots:
     """Make a root, or make a removed one active again. The same again changes nothing.
 

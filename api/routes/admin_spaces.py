@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from api.auth.access import Administrator
 from api.context import ApiContext, Context
-from api.problems import ApiError
+from api.problems import ApiError, Problem
 from api.routing import Cursor, Id, Limit, cursor_of, make_router, page_of, read_cursor
 from memory.llm.factory import PROVIDERS
 from memory.model.category import Category
@@ -151,8 +151,11 @@ def _expected(
 
 Expected = Annotated[str | None, Depends(_expected)]
 _CONFLICT: Final[dict[int | str, dict[str, Any]]] = {
-    412: {"description": "Somebody saved meanwhile: nothing was stored. `yours` and `theirs` are in the body, and the `etag`."},
-    428: {"description": "Neither If-Match nor If-None-Match was sent."},
+    412: {
+        "model": Problem,
+        "description": "Somebody saved meanwhile: nothing was stored. `yours` and `theirs` are in the body, and the `etag`.",
+    },
+    428: {"model": Problem, "description": "Neither If-Match nor If-None-Match was sent."},
 }
 
 
