@@ -6,6 +6,7 @@ own tenant in the header ``Afterturn-User`` (percent-encoded UTF-8). ``administr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -24,6 +25,8 @@ from memory.model.scope import Scope
 USER_HEADER: Final = "Afterturn-User"
 GUARDS: Final[set[Callable[..., Any]]] = set()
 """All dependencies that check access; the test that walks the routes looks for one of them in each."""
+
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 UserHeader = Annotated[
     str | None,
@@ -102,10 +105,13 @@ def administrator() -> Any:
 
 
 def _unquoted(raw: str) -> str:
+    """Strictly: text that could be read in two ways would be two users to two programs."""
     try:
-        return unquote(raw, errors="strict")
+        if raw.isascii() and _BAD_ESCAPE.search(raw) is None:
+            return unquote(raw, errors="strict")
     except UnicodeDecodeError:
-        raise InvalidInput(f"the header {USER_HEADER} is percent-encoded UTF-8") from None
+        pass
+    raise InvalidInput(f"the header {USER_HEADER} is percent-encoded UTF-8")
 
 
 Reader = Annotated[Acting, acting(Permission.READ)]
