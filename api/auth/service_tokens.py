@@ -15,7 +15,7 @@ from fastapi import Request
 from api.auth.claims import SERVICE_MOST
 from api.auth.tokens import bearer, refused
 from memory.model.access import Permission, Principal, Role
-from memory.model.errors import AfterturnError
+from memory.model.errors import AfterturnError, MemoryUnavailable
 from memory.model.ids import decode_segment
 from memory.model.service_token import PREFIX, parse_token
 from memory.ports.service import ServiceToken, ServiceTokens
@@ -23,6 +23,11 @@ from starter.faults import fault
 
 CACHE_S: Final = 5.0
 """A revoked token works on for at most this long in a process."""
+AWAY_S: Final = 300.0
+"""While the database is away, what it last said of a token that was there is believed for at most so long: answers go on without
+memory, and turns wait in the spool, instead of being turned away at the door."""
+AWAY_WAIT_S: Final = 0.1
+"""Who has a token that is known waits no longer than this for a database that does not answer."""
 MAX_CACHED: Final = 10_000
 MAX_LOOKUPS: Final = 8
 """Looked up at once: guessed tokens do not take the whole pool of connections."""
@@ -46,6 +51,7 @@ class ServiceTokenAuthenticator:
         self._known: OrderedDict[str, tuple[float, tuple[ServiceToken, str] | None]] = OrderedDict()
         self._used: OrderedDict[str, float] = OrderedDict()
         self._looking = asyncio.Semaphore(MAX_LOOKUPS)
+        self._ask_again_at = float("-inf")
         self._writing: set[asyncio.Task[None]] = set()
 
     async def authenticate(self, request: Request) -> Principal | None:
@@ -80,11 +86,21 @@ class ServiceTokenAuthenticator:
     async def _find(self, token_id: str) -> tuple[ServiceToken, str] | None:
         if (known := self._cached(token_id)) is not None:
             return known[1]
-        async with self._looking:
-            if (known := self._cached(token_id)) is not None:
-                return known[1]
-            asked_at = self._clock()
-            found = await self._tokens.find(token_id)
+        last = self._last_known(token_id)
+        if last is not None and self._clock() < self._ask_again_at:
+            return last
+        asked_at = self._clock()
+        try:
+            async with asyncio.timeout(None if last is None else AWAY_WAIT_S), self._looking:
+                if (known := self._cached(token_id)) is not None:
+                    return known[1]
+                asked_at = self._clock()
+                found = await self._tokens.find(token_id)
+        except (MemoryUnavailable, TimeoutError):
+            if last is None:
+                raise
+            self._ask_again_at = self._clock() + self._cache_s
+            return last
         self._known[token_id] = (asked_at, found)
         self._known.move_to_end(token_id)
         while len(self._known) > MAX_CACHED:
@@ -94,6 +110,11 @@ class ServiceTokenAuthenticator:
     def _cached(self, token_id: str) -> tuple[float, tuple[ServiceToken, str] | None] | None:
         known = self._known.get(token_id)
         return known if known is not None and self._clock() - known[0] < self._cache_s else None
+
+    def _last_known(self, token_id: str) -> tuple[ServiceToken, str] | None:
+        """What was said of it a while ago, where it was there."""
+        known = self._known.get(token_id)
+        return known[1] if known is not None and self._clock() - known[0] < AWAY_S else None
 
     def _note_use(self, token_id: str) -> None:
         """In the background: a caller does not wait for it, and a database that is away refuses nobody for it."""
