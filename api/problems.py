@@ -160,6 +160,6 @@ def install(app: FastAPI) -> None:
 
 RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     status: {"model": Problem, "description": HTTPStatus(status).phrase, "content": {PROBLEM_JSON: {}}}
-    for status in (400, 401, 403, 404, 422, 429, 503)
+    for status in (400, 401, 403, 404, 409, 422, 429, 503)
 }
 """What every route may answer beside its own; for the OpenAPI document."""
