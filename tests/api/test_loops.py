@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 import httpx2
+import pytest
 
+from memory.model.knowledge_loop import Entry, EntryKind
 from memory.model.scope import Scope
 from tests.support.api import Api, StartApi, as_person, as_service
 from tests.support.loop_model import QUESTION_ANSWER, Call, LoopModel
@@ -195,3 +199,42 @@ async def test_streams_are_bounded_and_end_with_the_server(api: StartApi) -> Non
             rests = asyncio.gather(*(stream.rest() for stream in streams))
         # The server has stopped: all that was open has ended, none of it in the middle of an event.
         assert await rests == [[]] * 198
+
+
+async def test_a_stream_outlives_silence_and_not_a_client_that_does_not_read(
+    api: StartApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.streams.KEEP_ALIVE_S", 0.05)
+    monkeypatch.setattr("api.streams.STALLED_S", 0.5)
+    async with api(workers=False) as a:
+        who = a.stack.user()
+        me = as_person(who)
+        loop = await begin(a, me, "knowledge/ask")
+        path = f"/v1/loops/{loop}/events"
+        async with opened(a.http, path, me) as stream:
+            await stream.until("status")
+            waiting = asyncio.create_task(stream.next())
+            await until(lambda: len(stream.comments) >= 2)
+            entries = [Entry(f"notice/{n}", EntryKind.NOTICE, 0, {"text": "x" * 900_000}) for n in range(24)]
+            for one in entries:
+                await a.stack.parts.loops.append(who, loop, [one], now=datetime.now(UTC))
+            told = await waiting
+            assert told is not None
+            assert told.name == "notification"
+        await until(lambda: a.app.state.streams.open == 0)
+
+        # More than the buffers on the way hold, and nobody takes it.
+        address = urlsplit(a.base)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=1024)
+        lines = [f"GET {path} HTTP/1.1", f"Host: {address.netloc}", *(f"{name}: {value}" for name, value in me.items())]
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        await until(lambda: a.app.state.streams.open == 1)
+        await until(lambda: a.app.state.streams.open == 0)
+        writer.close()
+        del reader
+
+        # A stream ends in time, whatever happens in it; the client comes back and proves anew who it is.
+        monkeypatch.setattr("api.streams.LONGEST_S", 0.2)
+        async with opened(a.http, path, {**me, "Last-Event-ID": "24"}) as stream:
+            assert "end" not in [event.name for event in await stream.rest()]
+        assert (await a.http.get(f"/v1/loops/{loop}", headers=me)).json()["state"] == "running"
