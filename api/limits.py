@@ -25,6 +25,10 @@ LARGER: Final[dict[str, int]] = {
 """Addresses that take more."""
 MAX_BODY_S: Final = 60.0
 """A body is there within this time, or the request is over."""
+MAX_TOTAL_BYTES: Final = 256 * 1024 * 1024
+"""Of all bodies that are in this process: they are read before it is known who sends them."""
+DRAIN_TIMES: Final = 4
+DRAIN_S: Final = 2.0
 MAX_HEADER_BYTES: Final = 64 * 1024
 ALWAYS: Final = frozenset({"/healthz", "/readyz"})
 """Answered however busy the process is."""
@@ -39,10 +43,14 @@ class _Refused(Exception):
 class BodyLimit:
     """Refuses bodies of more than ``most`` bytes, by what they say of themselves and by what comes, and those that never end."""
 
-    def __init__(self, app: ASGIApp, most: int = MAX_BODY_BYTES, within_s: float = MAX_BODY_S) -> None:
+    def __init__(
+        self, app: ASGIApp, most: int = MAX_BODY_BYTES, within_s: float = MAX_BODY_S, total: int = MAX_TOTAL_BYTES
+    ) -> None:
         self._app = app
         self._most = most
         self._within_s = within_s
+        self._total = total
+        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -71,10 +79,12 @@ class BodyLimit:
                 over = "time"
                 raise _Refused from None
             if message["type"] == "http.request":
-                seen += len(message.get("body", b""))
+                size = len(message.get("body", b""))
+                seen += size
+                self._held += size
                 whole = not message.get("more_body", False)
-                if seen > most:
-                    over = "size"
+                if seen > most or self._held > self._total:
+                    over = "size" if seen > most else "total"
                     raise _Refused
             return message
 
@@ -84,21 +94,35 @@ class BodyLimit:
                 started = True
                 await send(message)
 
-        with contextlib.suppress(_Refused):
-            await self._app(scope, counted, sending)
-        if over is not None and not started:
-            if over == "size":
-                await self._too_large(most, scope, receive, send)
-            else:
-                await self._too_slow(scope, receive, send)
+        try:
+            with contextlib.suppress(_Refused):
+                await self._app(scope, counted, sending)
+            if over is not None and not started:
+                refuse = {"size": self._too_large, "total": self._too_much, "time": self._too_slow}[over]
+                await refuse(most, scope, receive, send)
+        finally:
+            self._held -= seen
 
     # What was not read of the body is in the way of another request, so the connection ends.
 
     async def _too_large(self, most: int, scope: Scope, receive: Receive, send: Send) -> None:
+        # A client that is still sending when the connection ends may never see the answer, so a bit more is taken and dropped.
+        dropped = 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                while dropped < DRAIN_TIMES * most:
+                    message = await receive()
+                    dropped += len(message.get("body", b""))
+                    if not message.get("more_body", False):
+                        break
         answer = problem(413, "too-large", f"a body has at most {most} bytes", headers={"Connection": "close"})
         await answer(scope, receive, send)
 
-    async def _too_slow(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _too_much(self, most: int, scope: Scope, receive: Receive, send: Send) -> None:
+        detail = "too many large bodies are being read in this process; come back in a moment"
+        await problem(503, "too-busy", detail, headers={"Connection": "close", "Retry-After": "2"})(scope, receive, send)
+
+    async def _too_slow(self, most: int, scope: Scope, receive: Receive, send: Send) -> None:
         answer = problem(408, "too-slow", f"the body did not arrive within {self._within_s:g} s", headers={"Connection": "close"})
         await answer(scope, receive, send)
 

@@ -18,6 +18,7 @@ from temporalio.client import Client
 from api.app import create_app
 from api.auth.local_issuer import LocalIssuer, sign_in_link
 from api.auth.setup import build_access
+from api.limits import MAX_HEADER_BYTES
 from api.serve import build_context
 from memory.model.scope import Scope
 from memory.settings import Settings
@@ -105,7 +106,7 @@ async def served_api(
     )
     app = create_app(context)
     async with (
-        serving(around(app), name="the API", lifespan=True) as base,
+        serving(around(app), name="the API", lifespan=True, h11_max_incomplete_event_size=MAX_HEADER_BYTES) as base,
         httpx2.AsyncClient(base_url=base, timeout=30) as http,
     ):
         try:
