@@ -399,9 +399,10 @@ class EventLog(Protocol):
         scope: Scope | None = None,
         outcome: Outcome | None = None,
         state: str | None = None,
+        below: int | None = None,
         limit: int = 100,
     ) -> Sequence[TurnSummary]:
-        """Ledger rows, newest first."""
+        """Ledger rows, newest first. ``below``: with ordinals below this, for the next page of one user's turns."""
         ...
 
     async def ping(self) -> None:
