@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.support.command_server import CommandServer
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,16 +65,29 @@ def afterturn(
     within_s: float = 60.0,
 ) -> Done:
     """Run a command to its end, in ``data_dir``'s parent folder."""
-    done = subprocess.run(
-        command(*args),
+    with _idle_lock:
+        server = _idle.pop() if _idle else CommandServer(ROOT, environment())
+    code, out, err = server.run(
+        args,
         cwd=data_dir.parent,
         env=environment({"AFTERTURN_DATA_DIR": str(data_dir), **(env or {})}),
-        input=stdin,
-        capture_output=True,
-        timeout=within_s,
-        check=False,
+        stdin=stdin,
+        within_s=within_s,
     )
-    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+    with _idle_lock:
+        _idle.append(server)
+    return Done(code, out.decode(), err.decode())
+
+
+_idle: list[CommandServer] = []
+"""Those that run no command now; as many as commands ran at once."""
+_idle_lock = threading.Lock()
+
+
+@atexit.register
+def _close_idle() -> None:
+    for server in _idle:
+        server.close()
 
 
 _MANY = """
