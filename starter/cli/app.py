@@ -15,6 +15,7 @@ from starter.cli import (
     events,
     export,
     facts,
+    forget,
     knowledge,
     library,
     mcp,
@@ -73,6 +74,7 @@ windows.register(app)
 facts.register(app)
 contacts.register(app)
 tasks.register(app)
+forget.register(app)
 library.register(app)
 knowledge.register(app)
 mcp.register(app)

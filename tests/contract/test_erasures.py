@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -308,3 +309,29 @@ class TestMark:
         await tables.knowledge.write(TEAM, CreateTable("people"), effect="k", now=NOW)
         # What keeps the index goes on beside it.
         assert await tables.facts.reset_index() == 0
+
+    async def test_a_recording_that_read_before_the_mark_and_writes_after_the_deletion_is_found_by_the_next_pass(
+        self, tables: Tables
+    ) -> None:
+        asked, go_on = threading.Event(), threading.Event()
+
+        def allowed(facts: MemoryFacts) -> bool:
+            asked.set()
+            assert go_on.wait(5)
+            return not _why(facts)
+
+        turn = Turn(turn_id="t1", user_text="Hello", assistant_text="Hi", occurred_at=NOW, allow_user_memory=True)
+        recording = asyncio.create_task(tables.log.record_turn(ANN, turn, now=NOW, allowed=allowed))
+        assert await asyncio.to_thread(asked.wait, 5)
+
+        async def first_pass() -> None:
+            await tables.erasures.open(ANN, erasure_id="e1", requested_by="user", now=NOW)
+            await tables.erasures.erase_rows(ANN)
+
+        erasing = asyncio.create_task(first_pass())
+        # SQLite lets nobody write meanwhile; PostgreSQL does not see what is not committed.
+        await asyncio.wait({erasing}, timeout=0.2 if tables.database.is_sqlite else 10)
+        go_on.set()
+        await asyncio.gather(recording, erasing)
+        await tables.erasures.erase_rows(ANN)
+        assert not any((await _counts(tables, ANN)).values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -360,3 +361,38 @@ def test_a_full_window_runs_by_itself_in_the_sandbox(shell: Shell) -> None:
     assert "the window is full (8/8): it is consolidated" in done.out
     assert re.search(r"^window w1: 8 events, done", done.out, re.MULTILINE)
     assert done.out.rstrip().endswith("0/8 user → assistant, chat>")
+
+
+# ---------------------------------------------------------------------------------------------------------------- forgetting
+
+
+def test_a_user_is_forgotten_after_a_typed_confirmation(shell: Shell) -> None:
+    file = shell.data_dir.parent / "gone.jsonl"
+    file.write_text(json.dumps(message(1, "user", "chat", "My locker has the number 4711.")) + "\n", "utf-8")
+    whose = ("--tenant", "demo", "--user", "gone soon")
+    assert shell.ask("events", "record", str(file), *whose)["recorded"] == 1
+    wrong = afterturn("forget", *whose, data_dir=shell.data_dir, stdin=b"gone\n")
+    assert wrong.code == 2
+    assert "that is not the user's id, so nothing was done" in wrong.err
+    assert afterturn("forget", *whose, data_dir=shell.data_dir, stdin=b"").code == 130
+
+    done = afterturn("forget", *whose, "--wait", "0", data_dir=shell.data_dir, stdin=b"gone soon\n")
+    assert done.code == 0, done.err
+    erasure = re.search(r"^ ?erasure: +(\S+)$", done.out, re.MULTILINE)
+    assert erasure is not None, done.out
+    assert f"`afterturn forget --tenant demo --status {erasure[1]}` shows how far it is" in done.out
+    assert "(skipped): all of the user's memory is being deleted" in shell.run("events", "record", str(file), *whose).complaint
+
+    again = shell.ask("forget", *whose, "--yes", "--wait", "0", "--json")
+    assert again["erasure_id"] == erasure[1]
+
+    deadline = time.monotonic() + 60
+    while (shown := shell.ask("forget", "--tenant", "demo", "--status", erasure[1]))["state"] == "running":
+        assert time.monotonic() < deadline, shown
+    assert shown["counts"]["rows.events"] == 1
+    assert shown["requested_by"] == "command line"
+    shown_to_people = shell.run("forget", "--status", erasure[1])
+    assert re.search(r"^rows\.events +1$", shown_to_people.out, re.MULTILINE), shown_to_people.out
+    unknown = shell.run("forget", "--status", "nothing")
+    assert unknown.code == 2
+    assert "there is no erasure 'nothing' of this company" in unknown.complaint
