@@ -25,6 +25,8 @@ from memory.model.scope import Scope
 USER_HEADER: Final = "Afterturn-User"
 GUARDS: Final[set[Callable[..., Any]]] = set()
 """All dependencies that check access; the test that walks the routes looks for one of them in each."""
+NEEDS: Final[dict[Callable[..., Any], Permission]] = {}
+"""What those of them ask for that give :class:`Acting`."""
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
@@ -69,6 +71,7 @@ async def _proven(request: Request, context: ApiContext) -> Principal:
     raise Unauthenticated("send a token: Authorization: Bearer …")
 
 
+GUARDS.add(authenticated)
 Authenticated = Annotated[Principal, Depends(authenticated)]
 
 
@@ -89,6 +92,7 @@ def acting(permission: Permission) -> Any:
         return Acting(Scope.of(principal.tenant_id, named), principal)
 
     GUARDS.add(guard)
+    NEEDS[guard] = permission
     return Depends(guard)
 
 
