@@ -46,7 +46,7 @@ def imports_of(file: Path) -> set[str]:
     return found
 
 
-ABOVE = ("activities", "workflows", "starter")
+ABOVE = ("activities", "workflows", "starter", "api")
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ ABOVE = ("activities", "workflows", "starter")
     [
         ("memory/model", ("memory.ports", "memory.prompts", "memory.llm", "memory.stores", "memory.settings", *ABOVE)),
         ("memory/prompts", ("memory.llm", "memory.stores", "memory.settings", "activities", "workflows", "starter")),
-        ("memory/stores", ("memory.llm", "memory.prompts", "activities", "workflows", "starter", "temporalio")),
-        ("memory/llm", ("memory.stores", "activities", "workflows", "starter", "temporalio")),
-        ("activities", ("memory.stores", "memory.llm", "memory.settings", "workflows", "starter")),
-        ("workflows", ("memory.stores", "memory.llm", "memory.settings", "memory.prompts", "activities", "starter")),
+        ("memory/stores", ("memory.llm", "memory.prompts", *ABOVE, "temporalio")),
+        ("memory/llm", ("memory.stores", *ABOVE, "temporalio")),
+        ("activities", ("memory.stores", "memory.llm", "memory.settings", "workflows", "starter", "api")),
+        ("workflows", ("memory.stores", "memory.llm", "memory.settings", "memory.prompts", "activities", "starter", "api")),
     ],
 )  # fmt: skip
 def test_imports_go_down_only(folder: str, forbidden: tuple[str, ...]) -> None:
@@ -69,7 +69,7 @@ def test_imports_go_down_only(folder: str, forbidden: tuple[str, ...]) -> None:
 
 
 def test_only_settings_reads_the_environment() -> None:
-    for folder in ("memory", "activities", "workflows", "starter"):
+    for folder in ("memory", "activities", "workflows", "starter", "api"):
         for file in (ROOT / folder).rglob("*.py"):
             if file == ROOT / "memory/settings.py":
                 continue
