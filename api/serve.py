@@ -138,8 +138,8 @@ async def run_api(settings: Settings) -> None:
         app = create_app(context)
         grace_s = settings.graceful_shutdown_s
         async with (
-            announced(context.processes, kind="api", settings=settings),
             serving_api(app, settings, host=place[0], port=place[1], grace_s=grace_s) as address,
+            announced(context.processes, kind="api", settings=settings),
         ):
             serving_now = True
             _log.info("api_started", address=address, sign_in="on" if context.access.sign_in else "off")

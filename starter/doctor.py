@@ -73,6 +73,8 @@ async def examine(settings: Settings) -> tuple[Check, ...]:
         ("language model", doctor.language_model, "set AFTERTURN_LANGUAGE_MODEL and the provider's key"),
         ("spool", doctor.spool, "run `afterturn spool drain`"),
     ]
+    if settings.model_fields_set & _API_SETTINGS:
+        others.append(("API sign-in", doctor.api, "see AFTERTURN_OIDC_… and AFTERTURN_SESSION_SECRET in the table of settings"))
     first = (Check("settings", ok=True, detail=doctor.settings_line()), temporal)
     if temporal.ok:
         middle = await asyncio.gather(*(_run(*step) for step in needs_temporal))
@@ -84,6 +86,7 @@ async def examine(settings: Settings) -> tuple[Check, ...]:
     return (*first, *middle, *last)
 
 
+_API_SETTINGS = frozenset({"oidc_issuer", "oidc_audience", "oidc_client_id", "oidc_jwks_url", "session_secret", "public_url"})
 _START_DEV = "run `afterturn dev`, or set TEMPORAL_ADDRESS"
 
 
@@ -257,6 +260,23 @@ class _Doctor:
         if name.split(":")[0] == "simulated":
             return f"{name}: rules, not a language model; set AFTERTURN_LANGUAGE_MODEL for a real one"
         return f"{name}: configured (not called)"
+
+    async def api(self) -> str:
+        """Whether the settings of who may ask go together, and whether the issuer's keys can be had from here."""
+        from api.auth.issuer import Issuer
+        from api.auth.setup import check_access
+
+        settings = self._settings
+        check_access(settings)
+        if settings.oidc_issuer is None:
+            return "service tokens only; no issuer is configured, and nobody can sign in to the pages"
+        issuer = Issuer(settings.oidc_issuer, jwks_url=settings.oidc_jwks_url)
+        try:
+            await issuer.check()
+        finally:
+            await issuer.aclose()
+        pages = "on" if settings.oidc_client_id else "off (AFTERTURN_OIDC_CLIENT_ID)"
+        return f"issuer {settings.oidc_issuer}: its keys were fetched; signing in to the pages is {pages}"
 
     async def spool(self) -> str:
         spool = Spool(self._settings.spool_file, max_bytes=self._settings.spool_max_bytes)

@@ -119,6 +119,10 @@ class Issuer:
         """Raises MemoryUnavailable."""
         return await self._metadata.get()
 
+    async def check(self) -> None:
+        """Whether the keys can be had. Raises MemoryUnavailable."""
+        await self._keys.get()
+
     async def key(self, kid: str | None, algorithm: str) -> jwt.PyJWK | None:
         found = (await self._keys.get()).key(kid, algorithm)
         if found is None:
