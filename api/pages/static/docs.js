@@ -8,7 +8,7 @@ SwaggerUIBundle({
   url: `${told("root-path")}/openapi.json`,
   dom_id: "#swagger-ui",
   deepLinking: true,
-  docExpansion: "list",
+  docExpansion: "none",
   defaultModelsExpandDepth: 0,
   tryItOutEnabled: false,
   validatorUrl: null,
