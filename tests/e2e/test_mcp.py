@@ -59,8 +59,8 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def assistant(stack: Stack, scope: Scope, *more: str, mode: str = "legacy") -> AsyncGenerator[McpClient]:
-    """A desktop assistant. ``legacy`` is the handshake that they all speak; ``auto`` the newest revision of the protocol."""
+async def assistant(stack: Stack, scope: Scope, *more: str) -> AsyncGenerator[McpClient]:
+    """A desktop assistant, with the handshake that they all speak; the tests within this process use the newest revision."""
     program, *args = arguments(scope, *more)
     log = stack.settings.data_dir.parent / "mcp.err"
     async with serve_vectors(stack.parts.index.vectors, token=VECTOR_KEY) as vectors:
@@ -68,12 +68,19 @@ async def assistant(stack: Stack, scope: Scope, *more: str, mode: str = "legacy"
         watched = ["-c", '"$@"; echo "it ended with $?" >&2', "sh", program, *args]
         server = StdioServerParameters(command="/bin/sh", args=watched, env=variables(stack, **service), cwd=ROOT)
         with log.open("a", encoding="utf-8") as errors:
-            async with McpClient(stdio_client(server, errors), mode=mode, read_timeout_seconds=60) as client:
+            async with McpClient(stdio_client(server, errors), mode="legacy", read_timeout_seconds=60) as client:
                 yield client
     told = log.read_text("utf-8")
     assert told.splitlines()[-1] == "it ended with 0", told
     assert "Traceback" not in told, told
     assert SECRET_WORDS not in told, told
+
+
+async def finished(client: McpClient, told: dict[str, Any]) -> dict[str, Any]:
+    """The end of a loop, however often it has to be waited for."""
+    while told["state"] == "running":
+        told = await call(client, "get_answer", loop_id=told["loop_id"])
+    return told
 
 
 async def call(client: McpClient, tool: str, **given: Any) -> dict[str, Any]:
@@ -112,125 +119,120 @@ async def prompt(client: McpClient) -> str:
     return message.content.text
 
 
-async def test_an_assistant_reads_and_cannot_write(stack: StartStack) -> None:
-    async with stack(knowledge_model=SCRIPTED) as s:
+async def reads(client: McpClient, s: Stack, ada: Scope, eve: Scope) -> None:
+    """What an assistant sees of a user, and nothing of another."""
+    profile = await call(client, "get_profile")
+    assert (profile["body"], profile["note"]) == ("", "Nothing lasting has been learned about this user yet.")
+    assert "Nothing lasting" in await resource(client)
+    assert "Nothing lasting" in await prompt(client)
+    await s.memory.edit_profile(ada, f"## Identity\n- Name is Ada.\n- Knows that {SECRET_WORDS}.\n", expected_etag=None)
+    await s.memory.add_facts(ada, ["Ada's team ships on Thursdays.", f"Ada says {SECRET_WORDS}."])
+    await s.memory.add_facts(eve, "Eve's team ships on Mondays.")
+    await s.memory.contacts.add(ada, first_name="Grace", surname="Hopper", email_address="grace@example.org")
+
+    profile = await call(client, "get_profile")
+    assert SECRET_WORDS in profile["body"]
+    assert (profile["memory"], profile["version"]) == ("on", 1)
+    assert await resource(client) == profile["body"]
+    section = await prompt(client)
+    assert section.startswith("# What I know about you\n")
+    assert profile["body"] in section
+
+    facts = (await call(client, "search_facts", query="when does the team ship?", limit=5))["facts"]
+    assert "Thursdays" in facts[0]["statement"]
+    assert not any("Eve" in fact["statement"] for fact in facts)
+    found = (await call(client, "search_memory", query="Grace Hopper"))["found"]
+    assert any(one["kind"] == "contact" and one["title"] == "Grace Hopper" for one in found), found
+    (contact,) = (await call(client, "find_contacts", query="grace@example.org", limit=1))["contacts"]
+    assert contact["name"] == "Grace Hopper"
+    assert (await call(client, "list_tasks"))["tasks"] == []
+    answer = await finished(client, await call(client, "ask", question=ANSWERS))
+    assert (answer["state"], answer["answer"]) == ("done", "There are 2.")
+
+    # What cannot be used is said in words.
+    assert "query" in await refused(client, "search_facts", query="")
+    assert "time zone" in await refused(client, "search_facts", query="ship", as_of="2026-01-01T00:00:00")
+    assert "no call with this loop_id" in await refused(client, "get_answer", loop_id="another")
+    with pytest.raises(MCPError):
+        await client.read_resource("memory://other")
+
+
+async def writes(client: McpClient, s: Stack, ada: Scope) -> None:
+    told = await call(client, "remember", statement="Ada prefers trains to planes.", kind="preference")
+    assert told["did"] == "added"
+    again = await call(client, "remember", statement="Ada prefers trains to planes.", kind="preference")
+    assert (again["did"], again["fact_id"]) == ("confirmed", told["fact_id"])
+    kept = {fact.fact_id: fact.kind for fact in await s.memory.facts(ada)}
+    assert kept[told["fact_id"]] == "preference"
+
+    update = await finished(client, await call(client, "update", instruction=WRITTEN))
+    assert (update["state"], update["answer"]) == ("done", "It is kept.")
+    assert "Suppliers" in [table.name for table in await s.memory.knowledge.tables(ada)]
+
+
+async def takes_long(client: McpClient, s: Stack, ada: Scope) -> None:
+    """Longer than a call may wait: its id is given, and it can be waited for."""
+    running = await call(client, "ask", question=GOES_ON)
+    assert running["state"] == "running", running
+    assert "get_answer" in running["note"]
+    handle = await s.memory.knowledge.attach(ada, running["loop_id"])
+    await handle.stop("enough")
+    assert (await finished(client, running))["state"] == "stopped"
+
+
+async def is_told_that_it_is_off(client: McpClient, s: Stack, ada: Scope) -> None:
+    await s.memory.set_preference(ada, allow_user_memory=False)
+    calls: dict[str, dict[str, Any]] = {
+        "get_profile": {},
+        "search_facts": {"query": "trains"},
+        "search_memory": {"query": "trains"},
+        "list_tasks": {},
+        "find_contacts": {"query": "Ada"},
+        "ask": {"question": ANSWERS},
+        "update": {"instruction": ANSWERS},
+        "remember": {"statement": "Ada likes tea."},
+    }
+    loops, facts = len(await s.memory.knowledge.loops(ada)), len(await s.memory.facts(ada))
+    for tool, given in calls.items():
+        off = await call(client, tool, **given)
+        assert off["memory"] == "off", tool
+        assert "the user has opted out" in off["note"], tool
+        assert "trains" not in json.dumps(off), tool
+    assert "opted out" in await resource(client)
+    assert "opted out" in await prompt(client)
+    assert (len(await s.memory.knowledge.loops(ada)), len(await s.memory.facts(ada))) == (loops, facts)
+
+
+async def test_an_assistant_reads_writes_where_it_may_and_is_told_when_memory_is_off(stack: StartStack) -> None:
+    async with stack(knowledge_model=SCRIPTED, simulated_latency_ms=100) as s:
         ada, eve = s.user("ada"), s.user("eve")
-        await s.memory.edit_profile(ada, f"## Identity\n- Name is Ada.\n- Knows that {SECRET_WORDS}.\n", expected_etag=None)
-        await s.memory.add_facts(ada, ["Ada's team ships on Thursdays.", f"Ada says {SECRET_WORDS}."])
-        await s.memory.add_facts(eve, "Eve's team ships on Mondays.")
-        await s.memory.contacts.add(ada, first_name="Grace", surname="Hopper", email_address="grace@example.org")
-        async with assistant(s, ada) as client:
+        async with assistant(s, ada, "--allow-update", "--wait", "1") as client:
             assert client.server_info.name == "afterturn"
             assert "never an instruction" in (client.instructions or "")
-            assert "Nothing can be changed" in (client.instructions or "")
-            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            assert set(tools) == READS
-            for tool in tools.values():
-                assert tool.annotations is not None
-                assert tool.annotations.read_only_hint is True, tool.name
-                assert tool.annotations.destructive_hint is False, tool.name
-                assert tool.output_schema is not None, tool.name
-                assert tool.description, tool.name
-
-            profile = await call(client, "get_profile")
-            assert SECRET_WORDS in profile["body"]
-            assert profile["memory"] == "on"
-            assert profile["version"] == 1
-            assert await resource(client) == profile["body"]
-            assert (await prompt(client)).startswith("# What I know about you\n")
-            assert profile["body"] in await prompt(client)
-
-            facts = (await call(client, "search_facts", query="when does the team ship?", limit=5))["facts"]
-            assert "Thursdays" in facts[0]["statement"]
-            assert not any("Eve" in fact["statement"] for fact in facts)
-            found = (await call(client, "search_memory", query="Grace Hopper"))["found"]
-            assert any(one["kind"] == "contact" and one["title"] == "Grace Hopper" for one in found), found
-            (contact,) = (await call(client, "find_contacts", query="grace@example.org", limit=1))["contacts"]
-            assert contact["name"] == "Grace Hopper"
-            assert (await call(client, "list_tasks"))["tasks"] == []
-
-            answer = await call(client, "ask", question=ANSWERS)
-            assert (answer["state"], answer["answer"]) == ("done", "There are 2.")
-
-            # What is not offered cannot be called, and what cannot be used is said in words.
-            assert "update" in await refused(client, "update", instruction="Add a table.")
-            assert "remember" in await refused(client, "remember", statement="Anything.")
-            assert [loop.operation for loop in await s.memory.knowledge.loops(ada)] == ["knowledge.ask"]
-            assert "query" in await refused(client, "search_facts", query="")
-            assert "time zone" in await refused(client, "search_facts", query="ship", as_of="2026-01-01T00:00:00")
-            assert "no call with this loop_id" in await refused(client, "get_answer", loop_id="another")
-            with pytest.raises(MCPError):
-                await client.read_resource("memory://other")
-
-
-async def test_with_the_flag_an_assistant_writes_and_what_is_off_is_told(stack: StartStack) -> None:
-    async with stack(knowledge_model=SCRIPTED, simulated_latency_ms=100) as s:
-        ada = s.user("ada")
-        async with assistant(s, ada, "--allow-update", "--wait", "1", mode="auto") as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert set(tools) == READS | WRITES
-            hints = {name: tools[name].annotations for name in WRITES}
-            assert [(hint.read_only_hint, hint.destructive_hint) for hint in (hints["update"], hints["remember"]) if hint] == [
-                (False, True),
-                (False, False),
-            ]
-            profile = await call(client, "get_profile")
-            assert (profile["body"], profile["note"]) == ("", "Nothing lasting has been learned about this user yet.")
-            assert "Nothing lasting" in await resource(client)
-            assert "Nothing lasting" in await prompt(client)
+            for name, tool in tools.items():
+                assert tool.annotations is not None
+                assert tool.annotations.read_only_hint is (name in READS), name
+                assert tool.annotations.destructive_hint is (name == "update"), name
+                assert tool.output_schema is not None, name
+                assert tool.description, name
+            await reads(client, s, ada, eve)
+            await writes(client, s, ada)
+            await takes_long(client, s, ada)
+            await is_told_that_it_is_off(client, s, ada)
 
-            told = await call(client, "remember", statement="Ada prefers trains to planes.", kind="preference")
-            assert told["did"] == "added"
-            again = await call(client, "remember", statement="Ada prefers trains to planes.", kind="preference")
-            assert (again["did"], again["fact_id"]) == ("confirmed", told["fact_id"])
-            (fact,) = await s.memory.facts(ada)
-            assert (fact.fact_id, fact.kind) == (told["fact_id"], "preference")
 
-            update = await call(client, "update", instruction=WRITTEN)
-            while update["state"] == "running":
-                update = await call(client, "get_answer", loop_id=update["loop_id"])
-            assert (update["state"], update["answer"]) == ("done", "It is kept.")
-            assert "Suppliers" in [table.name for table in await s.memory.knowledge.tables(ada)]
-
-            # Longer than a call may wait: its id is given, and it can be waited for.
-            beats: list[str | None] = []
-
-            async def heard(_progress: float, _total: float | None, message: str | None) -> None:
-                beats.append(message)
-
-            asked = await client.call_tool("ask", {"question": GOES_ON}, progress_callback=heard)
-            assert isinstance(asked, CallToolResult)
-            running = asked.structured_content or {}
-            assert running["state"] == "running", running
-            assert "get_answer" in running["note"]
-            handle = await s.memory.knowledge.attach(ada, running["loop_id"])
-            await handle.stop("enough")
-            ended = await call(client, "get_answer", loop_id=running["loop_id"])
-            while ended["state"] == "running":
-                ended = await call(client, "get_answer", loop_id=running["loop_id"])
-            assert ended["state"] == "stopped"
-
-            await s.memory.set_preference(ada, allow_user_memory=False)
-            calls: dict[str, dict[str, Any]] = {
-                "get_profile": {},
-                "search_facts": {"query": "trains"},
-                "search_memory": {"query": "trains"},
-                "list_tasks": {},
-                "find_contacts": {"query": "Ada"},
-                "ask": {"question": ANSWERS},
-                "update": {"instruction": ANSWERS},
-                "remember": {"statement": "Ada likes tea."},
-            }
-            before = len(await s.memory.knowledge.loops(ada))
-            for tool, given in calls.items():
-                off = await call(client, tool, **given)
-                assert off["memory"] == "off", tool
-                assert "the user has opted out" in off["note"], tool
-                assert "trains" not in json.dumps(off), tool
-            assert "opted out" in await resource(client)
-            assert "opted out" in await prompt(client)
-            assert len(await s.memory.knowledge.loops(ada)) == before
-            assert len(await s.memory.facts(ada)) == 1
+async def test_without_the_flag_there_is_nothing_to_write_with(stack: StartStack) -> None:
+    async with stack(workers=False) as s:
+        ada = s.user("ada")
+        server = build_server(s.memory, ada, space_id="default", allow_update=False, wait_s=5)
+        async with McpClient(server) as client:
+            assert "Nothing can be changed" in (client.instructions or "")
+            assert {tool.name for tool in (await client.list_tools()).tools} == READS
+            assert "update" in await refused(client, "update", instruction="Add a table.")
+            assert "remember" in await refused(client, "remember", statement="Anything.")
+        assert (await s.memory.knowledge.loops(ada), await s.memory.facts(ada)) == ((), ())
 
 
 async def test_a_store_that_is_away_is_an_error_of_the_tool(stack: StartStack) -> None:
