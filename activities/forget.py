@@ -15,7 +15,7 @@ from activities.common import since
 from activities.errors import translated
 from activities.heartbeat import heartbeats
 from memory.model.erasure import ErasureState
-from memory.model.errors import AfterturnError
+from memory.model.errors import AfterturnError, InvalidInput
 from memory.model.forget_steps import (
     ErasedStore,
     EraseInput,
@@ -93,10 +93,12 @@ class ForgetActivities:
     @activity.defn(name=BEGIN_FORGET)
     @translated
     async def begin_forget(self, erasure: ErasureRef) -> ForgetPlan:
-        subject = await self._erasures.subject(erasure.tenant, erasure.erasure_id)
+        receipt = await self._erasures.erasure(erasure.tenant, erasure.erasure_id)
+        if receipt is None:
+            raise InvalidInput("there is no such erasure in this company")
         rules = self._rules
         return ForgetPlan(
-            open=subject is not None,
+            open=receipt.state is not ErasureState.DONE,
             max_passes=rules.max_passes,
             retry_for_s=rules.retry_for_s,
             runs_for_s=rules.runs_for_s,

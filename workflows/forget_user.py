@@ -40,6 +40,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.patience import STEP_FAILED, error_type
 
 _STAGE = SearchAttributeKey.for_keyword(SEARCH_STAGE)
+_UNKNOWN = "InvalidInput"
 _REFUSED = "InvalidSettings"
 _HOLD_IDS = "they hold ids and counts, and go with their retention time"
 _T = TypeVar("_T")
@@ -60,7 +61,7 @@ class ForgetUserWorkflow:
 
     @workflow.run
     async def run(self, erasure: ErasureRef) -> ForgetResult:
-        plan = await self._step("begin", BEGIN_FORGET, erasure, ForgetPlan, policies.FORGET_STEP)
+        plan = await self._step("begin", BEGIN_FORGET, erasure, ForgetPlan, policies.FORGET_STEP, final=_UNKNOWN)
         if not plan.open:
             return ForgetResult(state=ErasureState.DONE)
         self._retry_for_s = plan.retry_for_s

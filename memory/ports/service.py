@@ -27,7 +27,7 @@ class ErasureLedger(Protocol):
         ...
 
     async def subject(self, tenant: str, erasure_id: str) -> Scope | None:
-        """Who is to be forgotten; None once it is done. Raises InvalidInput for an unknown id."""
+        """Who is to be forgotten; None once nothing is left to be found. Raises InvalidInput for an unknown id."""
         ...
 
     async def erasure(self, tenant: str, erasure_id: str) -> Erasure | None: ...
@@ -65,8 +65,8 @@ class ErasureLedger(Protocol):
         ...
 
     async def done(self, tenant: str, erasure_id: str, *, problems: Sequence[str], now: datetime) -> Erasure:
-        """Nothing is left: the user's id goes from the receipt, and recording is possible again for what is handed over from now
-        on. ``problems``: what could not be deleted."""
+        """Nothing is left: the user's id goes from the receipt; then, as soon as the files hold no copy of it either, recording is
+        possible again for what is handed over from now on. ``problems``: what could not be deleted. Safe to repeat."""
         ...
 
 

@@ -251,7 +251,7 @@ class SlowModel:
 async def test_a_turn_a_save_and_a_running_consolidation_lose_the_race(stack: StartStack) -> None:
     word = canary()
     model = SlowModel(word, asyncio.Event(), asyncio.Event())
-    async with stack(model=model, forget_settle_s=0.5) as s:
+    async with stack(model=model, forget_settle_s=2) as s:
         scope = s.user("racer")
         await s.say(scope, f"I am {word}.")
         await asyncio.wait_for(model.reached.wait(), 60)

@@ -309,3 +309,24 @@ def test_two_processes_and_a_drain_share_a_spool(spool: Spool) -> None:
     seen.extend(drained(spool))
     assert [name for name in seen if name.startswith("a")] == [f"a-{number}" for number in range(60)]
     assert [name for name in seen if name.startswith("b")] == [f"b-{number}" for number in range(60)]
+
+
+def test_rejected_lines_of_a_user_who_is_forgotten_go_also_where_one_broke_off(spool: Spool) -> None:
+    similar = Scope.of("acme", "ann-2")
+    assert spool.forget_rejected(SCOPE) == 0
+    for number, scope in enumerate((SCOPE, similar, SCOPE)):
+        spool.append(entry(number, "violet ibex" if scope == SCOPE else "of another", scope))
+    with spool.path.open("ab") as file:
+        file.write(encode_entry(entry(9, "violet ibex"))[:120])
+    claim = spool.claim()
+    assert claim is not None
+    assert all(claim.reject(line, "the log refuses it") for line in claim.take(10))
+    claim.close()
+    assert b"violet" in spool.rejected_path.read_bytes()
+
+    assert spool.forget_rejected(SCOPE) == 3
+    left = spool.rejected_path.read_bytes()
+    assert b"violet" not in left
+    assert left.count(b"of another") == 1
+    assert stat.S_IMODE(spool.rejected_path.stat().st_mode) == 0o600
+    assert spool.forget_rejected(SCOPE) == 0

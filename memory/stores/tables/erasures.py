@@ -176,35 +176,32 @@ class SqlErasures(ErasureLedger):
     async def done(self, tenant: str, erasure_id: str, *, problems: Sequence[str], now: datetime) -> Erasure:
         moment = to_utc(now)
         too_large = self._database.is_sqlite and await self._size() > MAX_VACUUM_BYTES
-        said = [*problems, *([_NO_VACUUM] if too_large else [])]
+        said = [problem[:MAX_PROBLEM_CHARS] for problem in (*problems, *([_NO_VACUUM] if too_large else []))]
 
-        def work(connection: Connection) -> Erasure:
+        def forget_id(connection: Connection) -> Row[Any]:
             row = _locked(connection, tenant, erasure_id)
-            if row.state == ErasureState.DONE:
-                return _erasure(row)
-            mark = {"tenant": tenant, "user_hash": row.user_hash, "forgetting": False, "forgotten_before": moment}
-            connection.execute(self._mark, mark)
+            if row.user_id is None:
+                return row
             counts = {name: count for name, count in row.counts.items() if name != _STEPS}
-            ended = _change(
-                connection,
-                tenant,
-                erasure_id,
-                state=ErasureState.DONE.value,
-                user_id=None,
-                counts=counts,
-                problems=[problem[:MAX_PROBLEM_CHARS] for problem in said],
-                erased_at=row.erased_at or moment,
-                finished_at=moment,
-            )
-            return _erasure(ended)
+            return _change(connection, tenant, erasure_id, user_id=None, counts=counts, problems=said)
 
-        receipt = await self._database.write(work)
-        await self._empty_log()
-        if self._database.is_sqlite and not too_large:
-            # A page that was split keeps copies of the rows that moved in its unused part; deleting the rows does not reach them.
-            await self._database.upkeep(lambda c: c.exec_driver_sql("VACUUM"), timeout_s=VACUUM_S)
+        def end(connection: Connection) -> Erasure:
+            row = _locked(connection, tenant, erasure_id)
+            if row.state != ErasureState.DONE:
+                mark = {"tenant": tenant, "user_hash": row.user_hash, "forgetting": False, "forgotten_before": moment}
+                connection.execute(self._mark, mark)
+                ended = {"erased_at": row.erased_at or moment, "finished_at": moment}
+                row = _change(connection, tenant, erasure_id, state=ErasureState.DONE.value, **ended)
+            return _erasure(row)
+
+        row = await self._database.write(forget_id)
+        if row.state != ErasureState.DONE:
             await self._empty_log()
-        return receipt
+            if self._database.is_sqlite and not too_large:
+                # A page that was split keeps copies of the rows that moved in its unused part, out of reach of their deletion.
+                await self._database.upkeep(lambda c: c.exec_driver_sql("VACUUM"), timeout_s=VACUUM_S)
+                await self._empty_log()
+        return await self._database.write(end)
 
     # ---------------------------------------------------------------------------------------------------------------- rows
 
