@@ -120,9 +120,15 @@ class Sessions:
     async def authenticate(self, request: Request) -> Principal | None:
         """Raises Forbidden for a request that another site may have made."""
         principal = self.read(request)
-        if principal is not None and request.method not in SAFE_METHODS:
+        if principal is None:
+            return None
+        token = request.headers.get(CSRF_HEADER)
+        if request.method not in SAFE_METHODS:
             self.check_origin(request)
-            self.check_csrf(principal, request.headers.get(CSRF_HEADER))
+            self.check_csrf(principal, token)
+        elif token is not None:
+            # A page that was opened in an earlier session must not show what belongs to this one's person.
+            self.check_csrf(principal, token)
         return principal
 
     def check_csrf(self, principal: Principal, token: str | None) -> None:

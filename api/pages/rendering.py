@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache, partial
 from typing import Any
 
@@ -29,7 +30,7 @@ def page(request: Request, template: str, principal: Principal, *, current: str,
     """A page for a signed-in person. It is theirs alone, so nothing keeps it.
 
     Templates get ``current`` (which entry of the navigation this is), ``asset(path)``, ``root`` (what stands before every path of
-    this server), ``csrf``, ``user``, ``is_admin`` and ``values``.
+    this server), ``csrf``, ``user``, ``person`` (company and user, as one text), ``is_admin`` and ``values``.
     """
     html = (
         environment()
@@ -40,6 +41,7 @@ def page(request: Request, template: str, principal: Principal, *, current: str,
             root=request.scope.get("root_path", ""),
             csrf=principal.csrf or "",
             user=principal.subject or "",
+            person=json.dumps([principal.tenant_id, principal.subject]),
             is_admin=Role.ADMIN in principal.roles,
             **values,
         )

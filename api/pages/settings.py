@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 
-from api.pages.access import PageReader
+from api.auth.paths import home
+from api.pages.access import PagePerson, PageReader
 from api.pages.rendering import page
 from memory.model.access import Permission
 from memory.model.headings import SECTIONS
 
 router = APIRouter()
+
+
+@router.get("/")
+async def front_page(request: Request, principal: PagePerson) -> RedirectResponse:
+    """Whoever types the server's address alone comes to their own page."""
+    return RedirectResponse(home(request), 303, headers={"Cache-Control": "no-store"})
 
 
 @router.get("/settings", response_class=HTMLResponse)

@@ -47,7 +47,7 @@ PUBLIC: Final[dict[str, str]] = {
 ANYBODY: Final = {"GET /v1/account"}
 """For everybody with a token: it tells what the token says."""
 DEV_KEY: Final = {"POST /dev/issuer/token", "GET /login/dev"}
-PAGES: Final = {"GET /settings", "GET /admin"}
+PAGES: Final = {"GET /", "GET /settings", "GET /admin"}
 FIELDS: Final = {
     "getMyContextMemory": Permission.READ,
     "myContextMemoryPreference": Permission.READ,

@@ -3,10 +3,17 @@
 
 const ROOT = meta("root-path");
 const TIMEOUT_MS = 20_000;
+/** Whom the page was made for. */
+const PERSON = meta("person");
+/** Of the session; another one after signing in again. */
+let token = meta("csrf-token");
+/** @type {(state: SignIn) => void} */
+let tell = () => {};
 
 /**
  * @typedef {{ status: number, data: any, etag: string | null, headers: Headers }} Reply
  * @typedef {"offline" | "timeout" | "signed-out" | "refused" | "unavailable" | "failed"} Trouble
+ * @typedef {"in" | "out" | "other"} SignIn of the person of this page: signed in, no more, or somebody else is
  * @typedef {{ json?: unknown, headers?: Record<string, string>, timeoutMs?: number, as?: "json" | "blob" }} Options
  */
 
@@ -40,6 +47,51 @@ export class CallFailed extends Error {
  * @returns {Promise<Reply>}
  */
 export async function call(method, path, options = {}) {
+  try {
+    const reply = await once(method, path, options);
+    tell("in");
+    return reply;
+  } catch (error) {
+    if (!(error instanceof CallFailed)) throw error;
+    if (error.status === 401) tell("out");
+    // The page's token is that of an earlier session: nothing was done yet.
+    if (error.status !== 403 || !(await renewed())) throw error;
+    return once(method, path, options);
+  }
+}
+
+/** @param {(state: SignIn) => void} listener is told after every call */
+export function onSignIn(listener) {
+  tell = listener;
+}
+
+/**
+ * Take the token of the session that holds now. Raises CallFailed where it is somebody else's: their memory is not for this page.
+ * @returns {Promise<boolean>} whether there is another token
+ */
+async function renewed() {
+  const response = await fetch(location.pathname, { credentials: "same-origin", cache: "no-store", redirect: "manual" }).catch(() => null);
+  if (response === null || response.type === "opaqueredirect") return false;
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  if (meta("person", page) !== PERSON) {
+    tell("other");
+    throw new CallFailed("signed-out", "Somebody else is signed in in this browser by now. Reload the page to go on as them.");
+  }
+  const found = meta("csrf-token", page);
+  if (!found || found === token) return false;
+  token = found;
+  for (const field of document.querySelectorAll("input[name='csrf']")) /** @type {HTMLInputElement} */ (field).value = found;
+  tell("in");
+  return true;
+}
+
+/**
+ * @param {string} method
+ * @param {string} path
+ * @param {Options} options
+ * @returns {Promise<Reply>}
+ */
+async function once(method, path, options) {
   const timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
   const stop = new AbortController();
   const timer = setTimeout(() => stop.abort(), timeoutMs);
@@ -79,7 +131,8 @@ function headersOf(method, options) {
   /** @type {Record<string, string>} */
   const headers = { Accept: "application/json, application/problem+json", ...options.headers };
   if ("json" in options) headers["Content-Type"] = "application/json";
-  if (method !== "GET") headers["X-CSRF-Token"] = meta("csrf-token");
+  // With reading too: a page must not show what belongs to somebody who signed in later.
+  headers["X-CSRF-Token"] = token;
   return headers;
 }
 
@@ -116,7 +169,10 @@ function sentence(text) {
   return closed.charAt(0).toUpperCase() + closed.slice(1);
 }
 
-/** @param {string} name */
-function meta(name) {
-  return document.querySelector(`meta[name="${name}"]`)?.getAttribute("content") ?? "";
+/**
+ * @param {string} name
+ * @param {Document} [page]
+ */
+function meta(name, page = document) {
+  return page.querySelector(`meta[name="${name}"]`)?.getAttribute("content") ?? "";
 }

@@ -39,6 +39,14 @@ export function byId(id) {
 }
 
 /**
+ * A name from the world of programs. A long one breaks between its words, where it has to.
+ * @param {string} text
+ */
+export function code(text) {
+  return el("code", {}, text.split(/(?<=[_@:/.-])(?=[^_@:/.-])/).flatMap((part, place) => (place > 0 ? [el("wbr"), part] : [part])));
+}
+
+/**
  * HTML that this server rendered and sanitized; nothing else may come here.
  * @param {Element} into
  * @param {string} html

@@ -1,12 +1,15 @@
 // The admin page: its parts are loaded side by side, and each of them can fail on its own.
 // @ts-check
 
+import { watchSignIn } from "../session.js";
 import { setUpOverview } from "./overview.js";
 import { setUpRoots } from "./roots.js";
 import { setUpRuns } from "./runs.js";
 import { setUpSpaces, setUpWhy } from "./spaces.js";
 import { setUpTokens } from "./tokens.js";
 import { setUpUsage } from "./usage.js";
+
+watchSignIn();
 
 /** @type {any} what the company's part shows; the forms of spaces need its defaults */
 let overview = null;

@@ -3,7 +3,7 @@
 
 import { call } from "../api.js";
 import { confirmed } from "../dialog.js";
-import { byId, el, focusOn, toast } from "../dom.js";
+import { byId, code, el, focusOn, toast } from "../dom.js";
 import { counted, timeElement } from "../format.js";
 import { act, capital, empty, fill, loaded, table } from "./section.js";
 
@@ -48,14 +48,14 @@ function company(overview) {
       fact(
         "Context memory",
         el("span", { class: flag.on ? "tag good" : "tag error" }, flag.on ? "On for this company" : "Off for this company"),
-        el("p", { class: "hint" }, RULES[/** @type {keyof typeof RULES} */ (flag.rule)], " Changed by ", flag.changed_by, ": ", el("code", {}, flag.setting), "."),
+        el("p", { class: "hint" }, RULES[/** @type {keyof typeof RULES} */ (flag.rule)], " Changed by ", flag.changed_by, ": ", code(flag.setting), "."),
       ),
       fact(
         "Beside web search",
         el("span", { class: "tag" }, search.on ? "Memory stays on" : "Memory is not used"),
-        el("p", { class: "hint" }, "Changed by ", search.changed_by, ": ", el("code", {}, search.setting), "."),
+        el("p", { class: "hint" }, "Changed by ", search.changed_by, ": ", code(search.setting), "."),
       ),
-      fact("Language model", el("code", {}, overview.language_model), el("p", { class: "hint" }, "Where a space names none of its own.")),
+      fact("Language model", code(overview.language_model), el("p", { class: "hint" }, "Where a space names none of its own.")),
       fact("Learned from events", categories.join(", ") || "nothing", el("p", { class: "hint" }, "Where a space says nothing else.")),
       fact("Memory root", overview.active_roots.join(", ") || "none yet: it is made on first use, or when a space is saved"),
     ),
@@ -66,7 +66,7 @@ function company(overview) {
           counted(processes.length, "process", "processes"),
           [{ label: "Process" }, { label: "Version" }, { label: "Context memory" }, { label: "Since" }],
           processes.map((/** @type {any} */ one) => [
-            el("code", {}, one.process_id),
+            code(one.process_id),
             one.version,
             one.flags.feature_flag === undefined ? "unknown" : told(one.flags.feature_flag),
             timeElement(one.started_at),
@@ -96,7 +96,7 @@ function warnings({ overview, roots }, changed) {
         "div",
         { class: "notice warning" },
         el("h2", {}, "Context memory is off for this company"),
-        el("p", {}, "Nothing is remembered and nothing is used in any space. It is switched on by ", overview.feature_flag.changed_by, ", with ", el("code", {}, overview.feature_flag.setting), ". What you set here counts from then on."),
+        el("p", {}, "Nothing is remembered and nothing is used in any space. It is switched on by ", overview.feature_flag.changed_by, ", with ", code(overview.feature_flag.setting), ". What you set here counts from then on."),
       ),
     );
   }
@@ -117,13 +117,13 @@ function differing(differences) {
         el(
           "li",
           {},
-          el("code", {}, one.setting),
+          code(one.setting),
           ": ",
           one.values.map((/** @type {any} */ value, /** @type {number} */ place) => [
             place > 0 ? "; " : "",
             el("strong", {}, told(value.value)),
             " in ",
-            value.processes.map((/** @type {string} */ id, /** @type {number} */ at) => [at > 0 ? ", " : "", el("code", {}, id)]),
+            value.processes.map((/** @type {string} */ id, /** @type {number} */ at) => [at > 0 ? ", " : "", code(id)]),
           ]).flat(3),
         ),
       ),
@@ -149,7 +149,7 @@ function clash(told_clash, roots, changed) {
       "ul",
       { class: "plain" },
       told_clash.folders.map((/** @type {string} */ folder) => {
-        const keep = el("button", { type: "button", class: "button small" }, "Keep ", el("code", {}, folder));
+        const keep = el("button", { type: "button", class: "button small" }, "Keep ", code(folder));
         keep.addEventListener("click", async () => {
           const others = told_clash.folders.filter((/** @type {string} */ one) => one !== folder);
           const text = `${others.join(", ")} will no longer be used. Nothing is deleted from the object store: a root that was taken out of use can be taken back.`;

@@ -3,7 +3,7 @@
 
 import { call } from "../api.js";
 import { confirmed, editInDialog } from "../dialog.js";
-import { byId, el, focusOn, toast } from "../dom.js";
+import { byId, code, el, focusOn, toast } from "../dom.js";
 import { holds } from "./overview.js";
 import { act, capital, empty, loaded, table } from "./section.js";
 
@@ -30,7 +30,7 @@ export function setUpRoots(page) {
           done(`${root.folder} is used again.`);
         }),
       );
-      return [el("code", {}, root.folder), el("span", { class: "tag" }, "Out of use"), holds(root.has_profiles), back];
+      return [code(root.folder), el("span", { class: "tag" }, "Out of use"), holds(root.has_profiles), back];
     }
     const rename = el("button", { type: "button", class: "button small" }, "Rename", el("span", { class: "visually-hidden" }, ` ${root.folder}`));
     const remove = el("button", { type: "button", class: "button small danger" }, "Take out of use", el("span", { class: "visually-hidden" }, `: ${root.folder}`));
@@ -43,7 +43,7 @@ export function setUpRoots(page) {
         done(`${root.folder} is out of use.`);
       });
     });
-    return [el("code", {}, root.folder), el("span", { class: "tag good" }, "In use"), holds(root.has_profiles), el("div", { class: "row" }, rename, remove)];
+    return [code(root.folder), el("span", { class: "tag good" }, "In use"), holds(root.has_profiles), el("div", { class: "row" }, rename, remove)];
   }
 
   return loaded(

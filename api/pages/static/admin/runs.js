@@ -3,7 +3,7 @@
 
 import { call } from "../api.js";
 import { confirmed } from "../dialog.js";
-import { byId, el, focusOn, toast } from "../dom.js";
+import { byId, code, el, focusOn, toast } from "../dom.js";
 import { counted, timeElement } from "../format.js";
 import { act, empty, loaded, pagedTable } from "./section.js";
 
@@ -59,7 +59,7 @@ function row(run, problem) {
   );
   const link = run.url && el("a", { href: run.url, target: "_blank", rel: "noreferrer" }, "Temporal", el("span", { class: "visually-hidden" }, ` Web UI: ${name} (opens a new tab)`));
   return [
-    [el("span", {}, run.kind === "turn" ? "Turn " : "Window "), el("code", {}, run.id), " ", state, run.attempt > 0 && el("span", { class: "hint" }, ` run again ${counted(run.attempt, "time")}`)],
+    [el("span", {}, run.kind === "turn" ? "Turn " : "Window "), code(run.id), " ", state, run.attempt > 0 && el("span", { class: "hint" }, ` run again ${counted(run.attempt, "time")}`)],
     el("span", { class: "id" }, run.user),
     reason(run),
     timeElement(run.recorded_at),

@@ -3,7 +3,7 @@
 
 import { call } from "../api.js";
 import { confirmed, editInDialog } from "../dialog.js";
-import { byId, el, focusOn, toast } from "../dom.js";
+import { byId, code, el, focusOn, toast } from "../dom.js";
 import { date, timeElement } from "../format.js";
 import { act, empty, loaded, table } from "./section.js";
 
@@ -49,7 +49,7 @@ export function setUpTokens() {
       });
     });
     return [
-      [token.name, el("p", { class: "hint" }, el("code", {}, token.token_id))],
+      [token.name, el("p", { class: "hint" }, code(token.token_id))],
       token.permissions.join(", "),
       el("span", { class: TAGS[token.state] }, token.state),
       token.expires_at ? el("time", { datetime: token.expires_at }, date(token.expires_at)) : "never by itself",

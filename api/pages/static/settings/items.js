@@ -14,6 +14,7 @@ const PAGE = 10;
  * @typedef {{
  *   group: HTMLElement,
  *   path: string,
+ *   read: (key: string) => Promise<any>,
  *   one: string,
  *   empty: string,
  *   key: (item: any) => string | number,
@@ -42,7 +43,7 @@ export function startItems(kind) {
     place.replaceChildren(...skeleton(3));
     try {
       const page = await read(null);
-      list.replaceChildren(...page.items.map(shown));
+      list.replaceChildren(...page.items.map((/** @type {any} */ item) => shown(item)));
       place.replaceChildren(list, more);
       onward(page.next);
     } catch (error) {
@@ -69,7 +70,7 @@ export function startItems(kind) {
   async function loadMore() {
     try {
       const page = await read(next);
-      const added = page.items.map(shown);
+      const added = page.items.map((/** @type {any} */ item) => shown(item));
       list.append(...added);
       onward(page.next);
       if (added[0]) focusOn(/** @type {HTMLElement} */ (added[0].querySelector(".item-title")));
@@ -79,14 +80,18 @@ export function startItems(kind) {
     }
   }
 
-  /** @param {any} item @returns {HTMLElement} */
-  function shown(item) {
+  /**
+   * @param {any} item
+   * @param {() => void} [apart] for a card outside of the list: it was changed or forgotten
+   * @returns {HTMLElement}
+   */
+  function shown(item, apart) {
     const name = kind.name(item);
     const made = el("li", { class: "item", "data-key": kind.key(item) });
     const correct = el("button", { type: "button", class: "button quiet small", "aria-label": `Correct: ${name}` }, "Correct");
     const forget = el("button", { type: "button", class: "button quiet small danger", "aria-label": `Forget: ${name}` }, "Forget");
-    correct.addEventListener("click", () => change(item, made));
-    forget.addEventListener("click", () => remove(item, made, forget));
+    correct.addEventListener("click", () => change(item, made, apart));
+    forget.addEventListener("click", () => remove(item, made, forget, apart));
     const kept = kind.keeps?.(item) ?? false;
     made.append(
       el(
@@ -121,16 +126,18 @@ export function startItems(kind) {
   /**
    * @param {any} item
    * @param {HTMLElement} made
+   * @param {() => void} [apart]
    */
-  async function change(item, made) {
+  async function change(item, made, apart) {
     /** @type {HTMLElement | null} */
     let after = null;
     const saved = await kind.correct(item, (changed) => {
-      after = shown(changed);
+      after = shown(changed, apart);
       made.replaceWith(after);
     });
     if (!saved || after === null) return;
     toast(`Corrected: ${kind.one}.`);
+    apart?.();
     focusOn(/** @type {HTMLElement} */ (/** @type {HTMLElement} */ (after).querySelector(".item-title")));
   }
 
@@ -138,8 +145,9 @@ export function startItems(kind) {
    * @param {any} item
    * @param {HTMLElement} made
    * @param {HTMLElement} button
+   * @param {() => void} [apart]
    */
-  async function remove(item, made, button) {
+  async function remove(item, made, button, apart) {
     if (!(await confirmed(`Forget this ${kind.one}?`, [kind.name(item), kind.forgetText], "Forget", { danger: true }))) return;
     await busy(button, async () => {
       try {
@@ -149,6 +157,11 @@ export function startItems(kind) {
       }
       const near = /** @type {HTMLElement | null} */ (made.nextElementSibling ?? made.previousElementSibling);
       made.remove();
+      if (apart) {
+        apart();
+        focusOn(/** @type {HTMLElement} */ (near?.querySelector(".item-title") ?? document.getElementById("search-words")));
+        return toast(`Forgotten: one ${kind.one}.`);
+      }
       if (!list.children.length && next !== null) await load();
       else onward(next);
       focusOn(/** @type {HTMLElement} */ (near?.querySelector(".item-title") ?? title));
@@ -156,8 +169,14 @@ export function startItems(kind) {
     });
   }
 
+  /**
+   * The card of one item outside of the list; what is done there is done in the list too.
+   * @param {string} key
+   */
+  const open = async (key) => shown(await kind.read(key), load);
+
   more.addEventListener("click", () => busy(more, loadMore));
-  return { load };
+  return { load, open };
 }
 
 /** @param {Source} source */

@@ -2,6 +2,7 @@
 // @ts-check
 
 import { byId } from "../dom.js";
+import { watchSignIn } from "../session.js";
 import { startData } from "./data.js";
 import { startEditor } from "./editor.js";
 import { startHistory } from "./history.js";
@@ -14,12 +15,13 @@ import { startSearch } from "./search.js";
 const page = byId("main").dataset;
 const mayWrite = page.mayWrite === "yes";
 
+watchSignIn();
 const remembered = startRemembered(mayWrite);
 const preference = startPreference({ mayWrite, onChanged: showWhetherOff });
-const editor = startEditor({ user: page.user ?? "", onStored: () => history.load() });
+const editor = startEditor({ user: page.person ?? "", onStored: () => history.load() });
 const history = startHistory({ mayWrite, isDirty: editor.isDirty, onWentBack: editor.refresh });
 
-startSearch();
+startSearch(remembered.open);
 guardLeaving(editor);
 startData({
   dropDraft: editor.dropDraft,

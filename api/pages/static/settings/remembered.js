@@ -28,8 +28,12 @@ const PRIORITIES = { low: "Low", normal: "Normal", high: "High", urgent: "Urgent
 
 /** @param {boolean} mayWrite */
 export function startRemembered(mayWrite) {
-  const lists = [startItems(facts(mayWrite)), startItems(contacts(mayWrite)), startItems(tasks(mayWrite))];
-  return { load: () => Promise.all(lists.map((list) => list.load())) };
+  const lists = { fact: startItems(facts(mayWrite)), contact: startItems(contacts(mayWrite)), task: startItems(tasks(mayWrite)) };
+  return {
+    load: () => Promise.all(Object.values(lists).map((list) => list.load())),
+    /** The kinds whose items are opened one by one. @type {Record<string, (key: string) => Promise<HTMLElement>>} */
+    open: Object.fromEntries(Object.entries(lists).map(([kind, list]) => [kind, list.open])),
+  };
 }
 
 // ------------------------------------------------------------------------------------------------------------------- facts
@@ -39,6 +43,7 @@ function facts(mayWrite) {
   return {
     group: byId("facts"),
     path: "/v1/facts?sources=true",
+    read: async (key) => (await call("GET", `/v1/facts/${encodeURIComponent(key)}`)).data.fact,
     one: "fact",
     empty: "No fact is remembered.",
     mayWrite,
@@ -85,6 +90,7 @@ function contacts(mayWrite) {
   return {
     group: byId("contacts"),
     path: "/v1/contacts",
+    read: async (key) => (await call("GET", `/v1/contacts/${encodeURIComponent(key)}`)).data,
     one: "contact",
     empty: "No contact is remembered.",
     mayWrite,
@@ -156,6 +162,7 @@ function tasks(mayWrite) {
   return {
     group: byId("tasks"),
     path: "/v1/tasks?sources=true",
+    read: async (key) => (await call("GET", `/v1/tasks/${encodeURIComponent(key)}`)).data,
     one: "task",
     empty: "No task is remembered.",
     mayWrite,

@@ -2,7 +2,7 @@
 // @ts-check
 
 import { call } from "../api.js";
-import { announce, busy, byId, el, errorNotice } from "../dom.js";
+import { announce, busy, byId, el, errorNotice, focusOn, toast } from "../dom.js";
 import { counted, timeElement } from "../format.js";
 import { speaker } from "./sources.js";
 import { say } from "./strings.js";
@@ -18,7 +18,8 @@ const KINDS = {
   function: "Functions",
 };
 
-export function startSearch() {
+/** @param {Record<string, (key: string) => Promise<HTMLElement>>} open by kind, the card of one item, to correct or forget it */
+export function startSearch(open) {
   const form = byId("search-form");
   /** @type {HTMLInputElement} */
   const field = byId("search-words");
@@ -48,7 +49,7 @@ export function startSearch() {
    */
   function show(query, items, unavailable) {
     const kinds = Object.keys(KINDS).filter((kind) => items.some((item) => item.kind === kind));
-    const groups = kinds.map((kind) => group(kind, items.filter((item) => item.kind === kind)));
+    const groups = kinds.map((kind) => group(kind, items.filter((item) => item.kind === kind), open[kind]));
     const summary = items.length ? `${counted(items.length, "thing")} found for “${query}”` : `Nothing is remembered that fits “${query}”.`;
     const missing = Object.keys(unavailable).map((kind) => KINDS[kind]?.toLowerCase() ?? kind);
     place.replaceChildren(
@@ -68,18 +69,42 @@ export function startSearch() {
 /**
  * @param {string} kind
  * @param {any[]} items
+ * @param {((key: string) => Promise<HTMLElement>) | undefined} open
  */
-function group(kind, items) {
-  return el("section", {}, el("h3", {}, KINDS[kind]), el("ul", { class: "items" }, items.map(entry)));
+function group(kind, items, open) {
+  return el("section", {}, el("h3", {}, KINDS[kind]), el("ul", { class: "items" }, items.map((item) => entry(item, open))));
 }
 
-/** @param {any} item */
-function entry(item) {
+/**
+ * @param {any} item
+ * @param {((key: string) => Promise<HTMLElement>) | undefined} open
+ */
+function entry(item, open) {
   const about = [item.title ?? "", speaker(item.sender_id ?? null) ?? ""].filter(Boolean).join(", ");
-  return el(
-    "li",
-    { class: "item" },
-    el("p", { class: "item-title" }, item.text),
+  const made = el("li", { class: "item" });
+  const button = open && el("button", { type: "button", class: "button quiet small", "aria-label": `Open: ${item.text.slice(0, 100)}` }, "Open");
+  button?.addEventListener("click", () => busy(button, () => opened(made, () => open(item.item_id))));
+  const text = el(
+    "div",
+    { class: "item-text" },
+    el("p", {}, item.text),
     el("p", { class: "item-facts" }, item.by_words === false ? el("span", { class: "tag" }, "near by meaning") : null, about ? el("span", {}, about) : null, item.at ? timeElement(item.at) : null),
   );
+  made.append(el("div", { class: "item-main" }, text, button ? el("div", { class: "item-actions" }, button) : null));
+  return made;
+}
+
+/**
+ * @param {HTMLElement} made what was found, which the card takes the place of
+ * @param {() => Promise<HTMLElement>} open
+ */
+async function opened(made, open) {
+  try {
+    const card = await open();
+    made.replaceWith(card);
+    focusOn(/** @type {HTMLElement} */ (card.querySelector(".item-title")));
+  } catch (error) {
+    const problem = /** @type {import("../api.js").CallFailed} */ (error);
+    toast(problem.status === 404 ? "It is not there any more." : problem.message);
+  }
 }
