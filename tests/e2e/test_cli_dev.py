@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import psutil
 import pytest
 
@@ -86,6 +87,46 @@ def test_its_record_is_private_and_leads_other_commands_to_it(dev: Dev) -> None:
     assert record["settings"]["object_store_secret_key"]
     assert record["settings"]["feature_flag"] is True
     assert [name for name in os.listdir(dev.data_dir) if name.startswith("dev.json.")] == []
+
+
+def test_each_link_works_and_somebody_without_the_key_gets_nowhere(dev: Dev) -> None:
+    urls = dev.record["urls"]
+    with httpx2.Client(follow_redirects=True, timeout=60) as browser:
+        for name, title in (("settings_page", "Context Memory"), ("admin_page", "Administration"), ("docs", "API"), ("web_ui", "")):
+            page = browser.get(urls[name])
+            assert page.status_code == 200, (name, page.text)
+            assert title in page.text
+            assert "key=" not in str(page.url)
+        assert browser.get(f"{urls['api']}/v1/account").json()["user"] == "me"
+        assert browser.get(f"{urls['api']}/readyz").json()["status"] == "ready"
+        keys = browser.get(f"{urls['api']}/dev/issuer/jwks").json()
+        assert browser.get(f"{urls['api']}/dev/issuer/.well-known/openid-configuration").json()["jwks_uri"].endswith("/jwks")
+        assert "d" not in keys["keys"][0], "the private part stays where it is"
+    with httpx2.Client(follow_redirects=True) as stranger:
+        assert stranger.get(f"{urls['api']}/settings").status_code == 503
+        assert stranger.post(f"{urls['api']}/dev/issuer/token", json={}).status_code == 401
+        link = urls["settings_page"].replace(dev.record["api_key"], "x")
+        assert stranger.get(link).status_code == 401
+
+
+def test_dev_token_is_for_curl_and_for_browsers(dev: Dev) -> None:
+    api = dev.record["urls"]["api"]
+    token, service, link, wrong = dev.each(
+        "dev-token --tenant acme --user grace",
+        "dev-token --tenant acme --role service --json",
+        "dev-token --tenant acme --user grace --role admin --link",
+        "dev-token --role service --link",
+    )
+    with httpx2.Client(base_url=api) as http:
+        account = http.get("/v1/account", headers={"Authorization": f"Bearer {token.out.strip()}"}).json()
+        assert (account["tenant"], account["user"], account["roles"]) == ("acme", "grace", ["user"])
+        told = service.json
+        assert told["expires_in"] == 3600
+        headers = {"Authorization": f"Bearer {told['access_token']}", "Afterturn-User": "grace"}
+        assert http.get("/v1/preference", headers=headers).status_code == 200
+        assert http.get(link.out.strip(), follow_redirects=True).status_code == 200
+    assert wrong.code == 2
+    assert "for people" in wrong.complaint
 
 
 def test_the_secret_key_is_in_no_command_line(dev: Dev) -> None:
