@@ -86,13 +86,17 @@ def _probes(
     return found
 
 
+def root_path_of(settings: Settings) -> str:
+    """The path under which a proxy shows this server, and which it takes off before it asks here."""
+    return urlsplit(settings.public_url or "").path.rstrip("/")
+
+
 @asynccontextmanager
 async def serving_api(app: FastAPI, settings: Settings, *, host: str, port: int, grace_s: float) -> AsyncGenerator[str]:
     """Serves the application and yields its address. At the end streams are told to stop and requests may end for ``grace_s``.
 
     Raises MemoryUnavailable: the port is taken.
     """
-    root_path = urlsplit(settings.public_url or "").path.rstrip("/")
     async with serving(
         app,
         name=NAME,
@@ -100,7 +104,7 @@ async def serving_api(app: FastAPI, settings: Settings, *, host: str, port: int,
         port=port,
         lifespan=True,
         grace_s=grace_s,
-        root_path=root_path,
+        root_path=root_path_of(settings),
         proxy_headers=False,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     ) as base:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from memory.model.errors import MemoryUnavailable
+from starter.faults import fault
 
 T = TypeVar("T")
 
@@ -89,10 +89,9 @@ class Kept(Generic[T]):
         try:
             self._value = await self._fetch()
             self._got_at, self._failure = self._clock(), None
-        except MemoryUnavailable as error:
-            self._failure = error
-            kept = "" if self._value is None else "; those that are known serve on"
-            with contextlib.suppress(Exception):
-                _log.warning("%s%s", error.message, kept)
+        except Exception as error:  # noqa: BLE001 - nobody may be waiting for it; whoever asks is told that there is none
+            told = f"{self._what} cannot be fetched ({fault(error)})"
+            self._failure = error if isinstance(error, MemoryUnavailable) else MemoryUnavailable(told)
+            _log.warning("%s%s", self._failure.message, "" if self._value is None else "; what is known serves on")
         finally:
             self._running = None

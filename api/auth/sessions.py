@@ -106,15 +106,19 @@ class Sessions:
         found = self.cookies.read(request, "session", max_age_s=self._max_age_s)
         if found is None:
             return None
-        roles = frozenset(Role(role) for role in found["r"])
+        try:
+            roles = frozenset(Role(role) for role in found["r"])
+            tenant, subject, csrf = found["t"], found["u"], found["c"]
+        except (KeyError, ValueError, TypeError):
+            return None  # of another version of this program
         return Principal(
-            tenant_id=found["t"],
-            subject=found["u"],
+            tenant_id=tenant,
+            subject=subject,
             roles=roles,
             permissions=permissions_of(roles, person=True),
-            caller=caller_of(found["t"], found["u"]),
+            caller=caller_of(tenant, subject),
             via="session",
-            csrf=found["c"],
+            csrf=csrf,
         )
 
     async def authenticate(self, request: Request) -> Principal | None:

@@ -19,7 +19,7 @@ from api.app import create_app
 from api.auth.local_issuer import LocalIssuer, sign_in_link
 from api.auth.setup import build_access
 from api.limits import MAX_HEADER_BYTES
-from api.serve import build_context
+from api.serve import build_context, root_path_of
 from memory.model.scope import Scope
 from memory.settings import Settings
 from memory.stores.http_server import serving
@@ -106,7 +106,13 @@ async def served_api(
     )
     app = create_app(context)
     async with (
-        serving(around(app), name="the API", lifespan=True, h11_max_incomplete_event_size=MAX_HEADER_BYTES) as base,
+        serving(
+            around(app),
+            name="the API",
+            lifespan=True,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+            root_path=root_path_of(settings),
+        ) as base,
         httpx2.AsyncClient(base_url=base, timeout=30) as http,
     ):
         try:
