@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null)
 TEST_PROCESSES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test dev lint format bench eval replay histories crash llamacpp lock clean setup setup-dev
+.PHONY: help demo test dev lint format bench eval replay histories crash fuzz pictures llamacpp lock clean setup setup-dev
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,12 @@ histories: setup-dev ## record new replay fixtures for every shape of run
 
 crash: setup-dev ## 5,000 events, a misbehaving model, killed workers; some minutes
 	$(BIN)/python -m pytest -m crash tests/faults/test_windows_crash.py $(ARGS)
+
+fuzz: setup-dev ## many requests made from the OpenAPI document; some minutes
+	$(BIN)/python -m pytest tests/api/test_schemathesis.py --fuzz-examples 100 $(ARGS)
+
+pictures: setup-dev ## the pictures of the pages in docs/img; needs Chromium
+	$(BIN)/python -m pytest tests/browser/pictures_settings.py tests/browser/pictures_admin.py $(ARGS)
 
 llamacpp: setup-dev ## optional: the pipeline's invariants against a small real model
 	$(BIN)/python -m tests.llamacpp.install
