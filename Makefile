@@ -16,6 +16,8 @@ help: ## this list
 demo: setup ## a real conversation through real engines on this machine
 	$(BIN)/afterturn demo $(ARGS)
 
+# The tests start hundreds of processes that import the product: each would compile it anew where the environment forbids byte code.
+test: export PYTHONDONTWRITEBYTECODE =
 test: setup-dev ## the whole suite: real Temporal, S3, SQLite and PostgreSQL
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
