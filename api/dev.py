@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -32,12 +33,11 @@ class DevApi:
 
 
 @asynccontextmanager
-async def dev_api(settings: Settings, client: Client, parts: Collaborators) -> AsyncGenerator[DevApi]:
-    """Serves while the block runs.
+async def dev_api(settings: Settings, client: Client, parts: Collaborators, *, listener: socket.socket) -> AsyncGenerator[DevApi]:
+    """Serves while the block runs. ``listener``: has the port of ``api_address`` already.
 
     Raises:
         InvalidSettings: settings of the API that do not go together.
-        MemoryUnavailable: the address is taken.
     """
     place = split_address(settings.api_address)
     if place is None:
@@ -58,7 +58,7 @@ async def dev_api(settings: Settings, client: Client, parts: Collaborators) -> A
         close=(access.aclose, memory.aclose, tables.aclose),
     )
     async with (
-        serving_api(create_app(context), settings, host=place[0], port=place[1], grace_s=GRACE_S),
+        serving_api(create_app(context), settings, host=place[0], port=place[1], grace_s=GRACE_S, given=listener),
         announced(parts.processes, kind="api", settings=settings),
     ):
         urls = {

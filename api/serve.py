@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -92,7 +93,9 @@ def root_path_of(settings: Settings) -> str:
 
 
 @asynccontextmanager
-async def serving_api(app: FastAPI, settings: Settings, *, host: str, port: int, grace_s: float) -> AsyncGenerator[str]:
+async def serving_api(
+    app: FastAPI, settings: Settings, *, host: str, port: int, grace_s: float, given: socket.socket | None = None
+) -> AsyncGenerator[str]:
     """Serves the application and yields its address. At the end streams are told to stop and requests may end for ``grace_s``.
 
     Raises MemoryUnavailable: the port is taken.
@@ -104,6 +107,7 @@ async def serving_api(app: FastAPI, settings: Settings, *, host: str, port: int,
         port=port,
         lifespan=True,
         grace_s=grace_s,
+        given=given,
         root_path=root_path_of(settings),
         proxy_headers=False,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import secrets
+import socket
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -27,12 +28,13 @@ from memory.model.errors import MemoryUnavailable
 from memory.settings import DEV_FILE, Settings, load_settings
 from memory.settings_api import split_address
 from memory.stores.folder_lock import FolderLock
+from memory.stores.http_server import listening
 from memory.stores.migrations import migrate
 from memory.stores.vectors import serve_vectors
 from starter.engines import Engine, S3Server, TemporalServer
 from starter.heartbeat import announced
 from starter.metrics import metrics_runtime
-from starter.processes import free_ports, port_is_free
+from starter.processes import free_ports
 from starter.schedules import ensure_schedules
 from starter.temporal import connect
 from worker import build_workers, check_dependencies, open_collaborators
@@ -134,7 +136,12 @@ class LocalStack:
 
         store_settings: dict[str, Any] = own_store.settings if own_store else {}
         flag: dict[str, Any] = {} if "feature_flag" in asked.model_fields_set else {"feature_flag": True}
-        pages = {} if self._throw_away else _page_settings(asked, temporal.ui_url)
+        pages: dict[str, Any] = {}
+        listener: socket.socket | None = None
+        if not self._throw_away:
+            listener = _api_listener(asked)
+            self._stack.callback(listener.close)
+            pages = _page_settings(asked, listener, temporal.ui_url)
         self.settings = load_settings(data_dir=self.data_dir, **{**flag, **store_settings, **pages, **self._asked()})
         self._progress("checking the stores and starting the worker")
         self.client = await connect(self.settings, address=temporal.address, namespace=temporal.namespace, runtime=runtime)
@@ -157,11 +164,12 @@ class LocalStack:
             f"http{'s' if self.settings.object_store_secure else ''}://{self.settings.object_store_endpoint}"
         )
         local: dict[str, Any] = {}
-        if not self._throw_away:
+        if listener is not None:
             self._progress("starting the API")
             from api.dev import dev_api  # what serves HTTP is slow to load, and a demo does without
 
-            served = await self._stack.enter_async_context(dev_api(self.client_settings, self.client, self.parts))
+            serving = dev_api(self.client_settings, self.client, self.parts, listener=listener)
+            served = await self._stack.enter_async_context(serving)
             self.urls |= served.urls
             local["api_key"] = served.key
         write_dev_file(
@@ -236,15 +244,23 @@ async def _check_model(settings: Settings) -> None:
         await models.aclose()
 
 
-def _page_settings(asked: Settings, web_ui: str | None) -> dict[str, Any]:
-    """What the API of `afterturn dev` needs and nobody gave: an address that is free, a secret of this start, links to its pages.
+def _api_listener(asked: Settings) -> socket.socket:
+    """Has the API's port from now on, before its address is told to anybody: a free one where the usual one is taken.
 
     Raises MemoryUnavailable: the address is taken, and was asked for.
     """
-    given = asked.model_fields_set
     host, port = split_address(asked.api_address) or ("127.0.0.1", 0)
-    if "api_address" not in given and not port_is_free(port):
-        port = free_ports(1)[0]
+    try:
+        return listening(host, port, name="the API")
+    except MemoryUnavailable:
+        if "api_address" in asked.model_fields_set:
+            raise
+    return listening(host, free_ports(1)[0], name="the API")
+
+
+def _page_settings(asked: Settings, listener: socket.socket, web_ui: str | None) -> dict[str, Any]:
+    """What the API of `afterturn dev` needs and nobody gave: its address, a secret of this start, links to its pages."""
+    host, port = listener.getsockname()[:2]
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     base = (asked.public_url or f"http://{address}").rstrip("/")
     made = {
@@ -253,7 +269,7 @@ def _page_settings(asked: Settings, web_ui: str | None) -> dict[str, Any]:
         "review_url": f"{base}/settings",
         "temporal_ui_url": web_ui,
     }
-    return {name: value for name, value in made.items() if name not in given}
+    return {name: value for name, value in made.items() if name not in asked.model_fields_set}
 
 
 def write_dev_file(path: Path, content: Mapping[str, Any]) -> None:

@@ -21,6 +21,23 @@ KEEP_ALIVE_S: Final = 75
 _START_S = 10.0
 
 
+def listening(host: str, port: int, *, name: str) -> socket.socket:
+    """A socket that has the port from now on: who connects waits until a server takes it over. Raises MemoryUnavailable."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With its protocol named, the event loop switches Nagle's algorithm off for the connections: else the end of an answer waits
+    # 40 ms for the acknowledgement of its beginning.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        # Another socket may be bound to the same port as long as neither listens.
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        raise MemoryUnavailable(f"{name} cannot listen on {host}:{port}: {error.strerror}") from None
+    return listener
+
+
 @contextlib.asynccontextmanager
 async def serving(
     app: Any,
@@ -30,6 +47,7 @@ async def serving(
     port: int = 0,
     lifespan: bool = False,
     grace_s: float = GRACE_S,
+    given: socket.socket | None = None,
     **options: Any,
 ) -> AsyncGenerator[str]:
     """Serves an ASGI application and yields ``http://<host>:<port>``.
@@ -42,21 +60,14 @@ async def serving(
         port: 0: a free one.
         lifespan: run the application's start-up and shutdown.
         grace_s: requests that run may end within this time when the server stops.
+        given: what :func:`listening` gave for this host and port, from now on the server's.
         options: of ``uvicorn.Config``.
 
     Raises:
         MemoryUnavailable: the port is taken, or the server does not start.
     """
     options.setdefault("timeout_keep_alive", KEEP_ALIVE_S)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With its protocol named, the event loop switches Nagle's algorithm off for the connections: else the end of an answer waits
-    # 40 ms for the acknowledgement of its beginning.
-    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-        except OSError as error:
-            raise MemoryUnavailable(f"{name} cannot listen on {host}:{port}: {error.strerror}") from None
+    with given or listening(host, port, name=name) as listener:
         server = _Server(
             uvicorn.Config(
                 app,

@@ -13,9 +13,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from memory.settings import Settings
+from memory.model.errors import MemoryUnavailable
+from memory.settings import Settings, load_settings
 from memory.stores.migrations import migrate
 from memory.stores.tables import build_tables
+from starter.dev import _api_listener, _page_settings  # pyright: ignore[reportPrivateUsage]
 from starter.engines import TemporalServer
 from starter.processes import free_ports
 from tests.api.test_auth_service import stored
@@ -168,3 +170,20 @@ def test_what_is_wrong_stops_the_start_with_one_line(env: dict[str, str]) -> Non
 
     done = afterturn("api", data_dir=data_dir, env={**env, "AFTERTURN_OIDC_ISSUER": "https://issuer.example"})
     assert (done.code, "AFTERTURN_OIDC_AUDIENCE is missing" in done.complaint) == (1, True)
+
+
+def test_the_api_of_dev_has_its_port_before_it_tells_it() -> None:
+    """Two that start at once do not meet on one port; one that was asked for a port takes no other."""
+    [port] = free_ports(1)
+    place = load_settings({}, api_address=f"127.0.0.1:{port}")
+    place.model_fields_set.discard("api_address")  # as if this were the usual one
+    with _api_listener(place) as first, _api_listener(place) as second:
+        assert first.getsockname()[1] == port
+        assert second.getsockname()[1] != port
+        told = _page_settings(place, second, "http://127.0.0.1:1")
+        assert told["review_url"] == f"http://127.0.0.1:{second.getsockname()[1]}/settings"
+        with pytest.raises(MemoryUnavailable, match=f"cannot listen on 127.0.0.1:{port}"):
+            _api_listener(load_settings({}, api_address=f"127.0.0.1:{port}"))
+    given = load_settings({}, review_url="https://x.example", session_secret="y" * 40)
+    with _api_listener(place) as listener:
+        assert _page_settings(given, listener, None).keys() == {"api_address", "temporal_ui_url"}
