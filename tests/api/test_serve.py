@@ -85,7 +85,7 @@ async def test_it_serves_and_ends_in_order(env: dict[str, str], tmp_path: Path) 
     migrate(url)
     tables = build_tables(url)
     token = (await stored(tables.tokens, "acme", "read", "write")).text
-    headers = {"Authorization": f"Bearer {token}", "Afterturn-User": "ada"}
+    headers = {"Authorization": f"Bearer {token}", "Afterturn-User": "walrus"}
     async with providing(Keys("ec-1", "ES256")) as issuer:
         more = {"AFTERTURN_OIDC_ISSUER": issuer.url, "AFTERTURN_OIDC_AUDIENCE": "afterturn-api"}
         async with (
@@ -96,8 +96,8 @@ async def test_it_serves_and_ends_in_order(env: dict[str, str], tmp_path: Path) 
             ready = await http.get("/readyz")
             assert ready.json() == {"status": "ready", "checks": dict.fromkeys(("database", "temporal", "object store"), "ok")}
             assert (await http.get("/v1/account", headers=headers)).json()["roles"] == ["service"]
-            mine = {"Authorization": f"Bearer {issuer.token()}"}
-            assert (await http.get("/v1/account", headers=mine)).json()["user"] == "ada"
+            mine = {"Authorization": f"Bearer {issuer.token(sub='walrus')}"}
+            assert (await http.get("/v1/account", headers=mine)).json()["user"] == "walrus"
             for path in ("/login/dev", "/dev/issuer/jwks", "/dev/issuer/token"):
                 assert (await http.get(path)).status_code == 404
             await until(lambda: _kinds(tables, "api"))
@@ -107,7 +107,7 @@ async def test_it_serves_and_ends_in_order(env: dict[str, str], tmp_path: Path) 
                 pieces = stream.aiter_text()
                 await anext(pieces)
                 reader, writer = await asyncio.open_connection("127.0.0.1", int(served.base.rpartition(":")[2]))
-                head = f"PUT /v1/preference HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nAfterturn-User: ada\r\n"
+                head = f"PUT /v1/preference HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nAfterturn-User: walrus\r\n"
                 body = b'{"allow_user_memory": false}'
                 writer.write(head.encode() + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n{" % len(body))
                 await writer.drain()
@@ -127,7 +127,7 @@ async def test_it_serves_and_ends_in_order(env: dict[str, str], tmp_path: Path) 
             assert events[0] == "api_started"
             assert events[-2:] == ["api_stopping", "api_stopped"] or events[-1] == "api_stopped"
             assert token not in served.told
-            assert "ada" not in served.told
+            assert "walrus" not in served.told
     await tables.aclose()
 
 
