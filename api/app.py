@@ -43,6 +43,8 @@ def create_app(context: ApiContext) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
+        # An address is right or not there: a redirect would be to the host that the request names, by http behind a proxy.
+        redirect_slashes=False,
         lifespan=lifespan,
         responses=problems.RESPONSES,
         generate_unique_id_function=operation_id,

@@ -14,7 +14,7 @@ import structlog
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.limits import ALWAYS
+from api.limits import ALWAYS, path_of
 from api.problems import problem
 from memory.model.access import Principal
 from memory.model.ids import new_id
@@ -78,7 +78,7 @@ class Outermost:
                 await problem(500, "error", "a fault of this program; its log has more")(scope, receive, sending)
             finally:
                 principal: Principal | None = state.get("principal")
-                log = _log.debug if scope["path"] in ALWAYS else _log.info
+                log = _log.debug if path_of(scope) in ALWAYS else _log.info
                 log(
                     "request",
                     method=_method(scope),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+from collections import Counter
 from typing import Final
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.problems import problem
+from api.problems import TooMany, problem
 from memory.files import MAX_FILE_BYTES
 
 MAX_BODY_BYTES: Final = 2 * 1024 * 1024
@@ -32,8 +34,20 @@ DRAIN_S: Final = 2.0
 MAX_HEADER_BYTES: Final = 64 * 1024
 ALWAYS: Final = frozenset({"/healthz", "/readyz"})
 """Answered however busy the process is."""
+STALLED_S: Final = 60.0
+"""A client that takes nothing of its answer for so long is given up."""
+LEAST_SHARE: Final = 8
+"""Places that one caller may have in any case, so that a page can read all its parts at once."""
 
 _EVENT_STREAM: Final = "text/event-stream"
+
+_log = logging.getLogger(__name__)
+
+
+def path_of(scope: Scope) -> str:
+    """The path as the routes have it: without what a public address has before them."""
+    path, root = scope["path"], scope.get("root_path", "")
+    return path[len(root) :] if root and path.startswith(root + "/") else path
 
 
 class _Refused(Exception):
@@ -56,7 +70,7 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        most = max(self._most, LARGER.get(scope["path"], 0))
+        most = max(self._most, LARGER.get(path_of(scope), 0))
         told = Headers(scope=scope).get("content-length", "0")
         if not told.isdecimal() or len(told) > 18 or int(told) > most:
             await self._too_large(most, scope, receive, send)
@@ -127,20 +141,51 @@ class BodyLimit:
         await answer(scope, receive, send)
 
 
+class Place:
+    """One of the places of :class:`Admission`, once it is known who has it."""
+
+    def __init__(self, claimed: Counter[str], share: int) -> None:
+        self._claimed = claimed
+        self._share = share
+        self._caller: str | None = None
+        self._is_open = True
+
+    def claim(self, caller: str) -> None:
+        """Raises TooMany: this caller has as many as one may."""
+        if not self._is_open or self._caller is not None:
+            return
+        if self._claimed[caller] >= self._share:
+            raise TooMany(f"{self._share} of your requests are being answered; wait for one of them", retry_after_s=1)
+        self._caller = caller
+        self._claimed[caller] += 1
+
+    def leave(self) -> None:
+        self._is_open = False
+        if self._caller is not None:
+            self._claimed[self._caller] -= 1
+            if self._claimed[self._caller] <= 0:
+                del self._claimed[self._caller]
+            self._caller = None
+
+
 class Admission:
-    """At most ``most`` requests at once, each answered (its answer begun) within ``within_s``.
+    """At most ``most`` requests at once, each answered (its answer begun) within ``within_s``. No caller has more than half of
+    them, and whoever does not read an answer loses it after ``stalled_s``: nobody can keep all others out.
 
     An event stream takes no place once it has begun: streams are counted by themselves.
     """
 
-    def __init__(self, app: ASGIApp, most: int, within_s: float) -> None:
+    def __init__(self, app: ASGIApp, most: int, within_s: float, stalled_s: float = STALLED_S) -> None:
         self._app = app
         self._most = most
+        self._share = max(LEAST_SHARE, most // 2)
         self._within_s = within_s
+        self._stalled_s = stalled_s
         self._running = 0
+        self._claimed: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in ALWAYS:
+        if scope["type"] != "http" or path_of(scope) in ALWAYS:
             await self._app(scope, receive, send)
             return
         if self._running >= self._most:
@@ -148,27 +193,43 @@ class Admission:
             await problem(503, "too-busy", detail, headers={"Retry-After": "1"})(scope, receive, send)
             return
         self._running += 1
+        place = scope.setdefault("state", {})["place"] = Place(self._claimed, self._share)
         placed, started = True, False
         bound = asyncio.timeout(self._within_s)
+        loop = asyncio.get_running_loop()
+
+        def set_bound(seconds: float | None) -> None:
+            if not bound.expired():
+                bound.reschedule(None if seconds is None else loop.time() + seconds)
 
         async def sending(message: Message) -> None:
             nonlocal placed, started
             if message["type"] == "http.response.start":
                 started = True
-                bound.reschedule(None)
                 if placed and Headers(raw=message["headers"]).get("content-type", "").startswith(_EVENT_STREAM):
                     placed = False
                     self._running -= 1
-            await send(message)
+                    place.leave()
+            # The time until an answer begins is over; from here on it is the client's.
+            set_bound(self._stalled_s)
+            try:
+                await send(message)
+            finally:
+                set_bound(None)
 
         try:
             async with bound:
                 await self._app(scope, receive, sending)
         except TimeoutError:
-            if started or not bound.expired():
+            if not bound.expired():
                 raise
+            if started:
+                # The server ends the connection of an answer that is not whole.
+                _log.info("an answer was given up: its client took nothing of it for %g s", self._stalled_s)
+                return
             detail = f"not done within {self._within_s:g} s; whether it will be is not known, so look before doing it again"
             await problem(504, "too-slow", detail)(scope, receive, send)
         finally:
+            place.leave()
             if placed:
                 self._running -= 1

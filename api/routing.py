@@ -13,6 +13,7 @@ from urllib.parse import unquote_to_bytes
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field
+from python_multipart.multipart import parse_options_header
 from starlette.requests import ClientDisconnect
 
 from api.answers import Json
@@ -30,6 +31,8 @@ MAX_DEPTH: Final = 64
 MAX_NUMBER: Final = 2**53 - 1
 """What every client can read from JSON, and every store can hold."""
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_ONCE: Final = ("Content-Type", "Content-Encoding", "Idempotency-Key", "If-Match", "Last-Event-ID")
+_AS_IT_IS: Final = {"Accept-Encoding": "identity"}
 
 Item = TypeVar("Item")
 
@@ -88,6 +91,7 @@ class StrictRoute(APIRoute):
 
         async def strict(request: Request) -> Response:
             _check_escapes(request)
+            _check_headers(request)
             if takes_json:
                 # Who asks comes before what they say: nothing is read from a stranger.
                 await authenticated(request, context_of(request))
@@ -121,6 +125,22 @@ def _check_escapes(request: Request) -> None:
                 whole = False
             if not whole:
                 raise ApiError(400, "invalid-address", "the address is not percent-encoded UTF-8")
+
+
+def _check_headers(request: Request) -> None:
+    """What two programs on the way could understand differently is refused, and so is a body that would have to be decoded first:
+    its bounds are those of what is sent."""
+    for name in _ONCE:
+        if len(request.headers.getlist(name)) > 1:
+            raise ApiError(400, "invalid-header", f"send the header {name} once")
+    headers = request.headers
+    if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+        return
+    if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        raise ApiError(415, "unsupported-media-type", "send the body as it is, without a Content-Encoding", headers=_AS_IT_IS)
+    charset = parse_options_header(headers.get("content-type"))[1].get(b"charset", b"utf-8").decode("latin-1").lower()
+    if charset not in ("utf-8", "utf8", "us-ascii"):
+        raise ApiError(415, "unsupported-media-type", "send the body as UTF-8")
 
 
 def media_type(request: Request) -> str:
@@ -216,7 +236,9 @@ def _cursor_value(value: Any, wanted: type) -> Any:
         if moment.tzinfo is None:
             raise ValueError
         return _in_utc(moment)
-    if type(value) is not wanted or (wanted is int and not 0 <= value <= MAX_NUMBER) or "\x00" in str(value):
+    if type(value) is not wanted or (wanted is int and not 0 <= value <= MAX_NUMBER):
+        raise ValueError
+    if isinstance(value, str) and b"\x00" in value.encode():  # what is no Unicode is a ValueError
         raise ValueError
     return value
 

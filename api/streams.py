@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
@@ -20,6 +21,7 @@ from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
+from api.limits import LEAST_SHARE
 from api.notice_hub import NoticeHub
 from api.problems import PROBLEM_JSON, Problem, problem
 from memory.model.errors import AfterturnError, InvalidInput
@@ -62,25 +64,36 @@ class Event:
 
 
 class Streams:
-    """The open streams of one process."""
+    """The open streams of one process. No caller has more than ``share`` of them."""
 
     def __init__(self, most: int) -> None:
         self.most = most
+        self.share = max(LEAST_SHARE, most // 2)
         self.open = 0
+        self._of: Counter[str] = Counter()
         self.stopping = asyncio.Event()
         """Set when the server begins to stop."""
 
-    @contextlib.contextmanager
-    def place(self) -> Generator[bool]:
-        """Yields whether there is one."""
+    def refusal(self, caller: str) -> str | None:
+        """Why this caller gets no stream now."""
         if self.open >= self.most:
-            yield False
-            return
+            return f"{self.most} event streams are open in this process; come back later, or ask without a stream"
+        if self._of[caller] >= self.share:
+            return f"{self.share} of your event streams are open; end one of them, or ask without a stream"
+        return None
+
+    @contextlib.contextmanager
+    def place(self, caller: str) -> Generator[None]:
+        """Take one of them."""
         self.open += 1
+        self._of[caller] += 1
         try:
-            yield True
+            yield
         finally:
             self.open -= 1
+            self._of[caller] -= 1
+            if self._of[caller] <= 0:
+                del self._of[caller]
 
 
 class EventStream(EventSourceResponse):
@@ -93,17 +106,15 @@ class EventStream(EventSourceResponse):
         self._events = events
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        with self._streams.place() as there_is_room:
-            try:
-                if there_is_room:
-                    await self._run(receive, send)
-                else:
-                    detail = (
-                        f"{self._streams.most} event streams are open in this process; come back later, or ask without a stream"
-                    )
-                    await problem(503, "too-many-streams", detail)(scope, receive, send)
-            finally:
-                await self._events.aclose()
+        caller: str = scope.get("state", {}).get("counted_as", "")
+        try:
+            if (refusal := self._streams.refusal(caller)) is not None:
+                await problem(503, "too-many-streams", refusal)(scope, receive, send)
+                return
+            with self._streams.place(caller):
+                await self._run(receive, send)
+        finally:
+            await self._events.aclose()
 
     async def _run(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from fastapi import Depends, Header, Request
 
 from api.context import ApiContext, Context
+from api.limits import Place
 from api.problems import Forbidden, Unauthenticated
 from api.rates import Rates
 from memory.model.access import Permission, Principal, Role
@@ -50,16 +51,27 @@ class Acting:
 
 
 async def authenticated(request: Request, context: Context) -> Principal:
-    """Who is asking, counted against how often they may, once per request. Raises Unauthenticated, Forbidden, TooMany."""
+    """Who is asking, counted against how often and how much at once they may, once per request.
+
+    Raises Unauthenticated, Forbidden, TooMany, InvalidInput.
+    """
     known: Principal | None = getattr(request.state, "principal", None)
     if known is not None:
         return known
     principal = await _proven(request, context)
     request.state.principal = principal
-    # A service's users do not use up what another one may ask.
-    user = request.headers.get(USER_HEADER, "") if Role.SERVICE in principal.roles else ""
+    # A service's users do not use up what another one may ask; however a name is written, it is one user.
+    user = unquote(request.headers.get(USER_HEADER, "")) if Role.SERVICE in principal.roles else ""
+    counted_as = f"{principal.caller} {short_hash(user) if user else ''}"
+    request.state.counted_as = counted_as
     rates: Rates = request.app.state.rates
-    request.state.rate = await rates.count(f"{principal.caller} {short_hash(user) if user else ''}")
+    request.state.rate = await rates.count(counted_as)
+    place: Place | None = getattr(request.state, "place", None)
+    if place is not None:
+        place.claim(counted_as)
+    if len(request.headers.getlist(USER_HEADER)) > 1:
+        # Which one counts would be up to whoever reads it: this program, or a proxy before it.
+        raise InvalidInput(f"send the header {USER_HEADER} once")
     return principal
 
 

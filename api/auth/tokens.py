@@ -88,20 +88,20 @@ class TokenVerifier:
         """
         header = header_of(token)
         algorithm, kid = header.get("alg"), header.get("kid")
-        if algorithm not in self._algorithms:
+        if not isinstance(algorithm, str) or algorithm not in self._algorithms:
             raise refused("the token is signed by an algorithm that is not accepted here (AFTERTURN_OIDC_ALGORITHMS)")
         if str(header.get("typ", "JWT")).lower() not in TYPES:
             raise refused("the token is of another type than an access token")
         if kid is not None and not isinstance(kid, str):
             raise refused("the token's header is not as it must be")
-        key = await self._keys.key(kid, str(algorithm))
+        key = await self._keys.key(kid, algorithm)
         if key is None:
             raise refused("the token's key is none of the issuer's")
         try:
             claims = jwt.decode(
                 token,
                 key,
-                algorithms=[str(algorithm)],
+                algorithms=[algorithm],
                 audience=audience or self._audience,
                 issuer=self.issuer,
                 leeway=self._skew_s,

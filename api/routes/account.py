@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
 from pydantic import BaseModel
 
 from api.auth.access import Authenticated
+from api.routing import make_router
 from memory.model.access import Permission, Role
 
-router = APIRouter(tags=["account"])
+router = make_router("account")
 
 
 class Account(BaseModel):

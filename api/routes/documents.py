@@ -7,13 +7,13 @@ from collections.abc import AsyncGenerator
 from dataclasses import asdict
 from typing import Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from starlette.datastructures import UploadFile
 
 from api.auth.access import Writer
 from api.context import Context
 from api.problems import ApiError, TooMany
-from api.routing import media_type
+from api.routing import make_router, media_type
 from api.streams import Event, EventStream, OpenStreams, responses
 from memory.files import FORMATS, MAX_FILE_BYTES, ParsedFile, parse
 from memory.model.errors import AfterturnError, InvalidInput
@@ -26,7 +26,7 @@ READING_S: Final = 60.0
 PLACE_S: Final = 10.0
 """So long a document waits for one that is being read."""
 
-router = APIRouter(tags=["knowledge"])
+router = make_router("knowledge")
 
 _EXAMPLE: Final = (
     "retry: 2000\n\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import Response
 
 from api.auth.access import Reader, Writer
@@ -82,5 +84,6 @@ async def search_events(context: Context, acting: Reader, wanted: EventsSearchGi
 @router.post("/route", summary="Say where content belongs")
 async def route_content(context: Context, acting: Reader, given: ContentGiven) -> RouteView:
     """Which store a piece of content belongs to, and why; nothing is stored."""
-    found = context.memory.route(given.content)
+    # Looking for secrets in a long text takes its time.
+    found = await asyncio.to_thread(context.memory.route, given.content)
     return RouteView(store=found.store, reason=found.reason, write_path=found.write_path)

@@ -245,7 +245,7 @@ async def import_table(
 async def change_tables(acting: Writer, context: Context, body: AnyChange, key: IdempotencyKey = None) -> Changed:
     """One change of tables, columns or rows, whole or not at all: those that a loop's model makes, called by you. The same
     `Idempotency-Key` again changes nothing and gives the first result."""
-    change_id = request_id(key, body.model_dump_json())
+    change_id = request_id(key, body)
     result = await context.memory.knowledge.change(acting.scope, body.asked, destination=body.destination, change_id=change_id)
     return Changed(result=dict(result))
 

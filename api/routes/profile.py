@@ -112,9 +112,15 @@ async def get_profile(
     """
     view = await _view(context, acting, space=space)
     headers = {"Vary": "Accept"} | ({} if view.etag is None else {"ETag": quoted(view.etag)})
-    if view.etag is not None and if_none_match is not None and quoted(view.etag) in if_none_match.replace("W/", ""):
+    if view.etag is not None and if_none_match is not None and _is_known(view.etag, request.headers.getlist("if-none-match")):
         return Response(status_code=304, headers=headers)
     return _shown(request, view, headers)
+
+
+def _is_known(etag: str, given: list[str]) -> bool:
+    """Whether ``If-None-Match``, a list or ``*``, has it; compared weakly, as RFC 9110 wants it there."""
+    told = [one.strip().removeprefix("W/") for line in given for one in line.split(",")]
+    return quoted(etag) in told or told == ["*"]
 
 
 def _shown(request: Request, view: ProfileView, headers: dict[str, str]) -> Response:

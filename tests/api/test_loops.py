@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
@@ -173,14 +174,14 @@ async def test_streams_are_bounded_and_end_with_the_server(api: StartApi) -> Non
     async with AsyncExitStack() as clients:
         async with api(workers=False, api_max_streams=200) as a:
             http = await clients.enter_async_context(httpx2.AsyncClient(base_url=a.base, limits=many))
-            me = as_person(a.stack.user())
+            # No caller may have more than half of them.
+            me, another = as_person(a.stack.user()), as_person(a.stack.user("another"))
             loop = await begin(a, me, "knowledge/ask")
             path = f"/v1/loops/{loop}/events"
-            gone = [opened(http, path, me), opened(http, "/v1/notices", me)]
+            gone = [opened(http, path, me), opened(http, "/v1/notices", another)]
             leaving = [await one.__aenter__() for one in gone]
-            streams = [
-                await clients.enter_async_context(opened(http, path if place % 2 else "/v1/notices", me)) for place in range(198)
-            ]
+            both = itertools.cycle([(path, me), ("/v1/notices", another)])
+            streams = [await clients.enter_async_context(opened(http, *one)) for one in itertools.islice(both, 198)]
             firsts = await asyncio.gather(*(stream.next() for stream in (*leaving, *streams)))
             assert {event.name for event in firsts if event} == {"listening", "status"}
             refused = await a.http.get(path, headers=me)
