@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import structlog
@@ -51,8 +52,18 @@ class UserRuns(Protocol):
         """
         ...
 
-    async def delete(self, scope: Scope) -> int:
+    async def ended(self, scope: Scope, *, since: datetime, stopped_only_before: datetime) -> Mapping[str, datetime]:
+        """When the last run of each workflow type closed since then; before the second moment only those that did not complete.
+
+        Raises MemoryUnavailable.
+        """
+        ...
+
+    async def delete(self, scope: Scope, listed: Callable[[int], Awaitable[None]]) -> int:
         """Ask the server to delete all. Returns how many it listed; it may take its time over them.
+
+        Args:
+            listed: told of that number as soon as the first one could be deleted, before the others go.
 
         Raises MemoryUnavailable, or InvalidSettings where it does not let us.
         """
@@ -62,7 +73,7 @@ class UserRuns(Protocol):
 @dataclass(frozen=True, slots=True)
 class ForgetRules:
     """``settle_s``: how long what was under way may still write when no run was found. ``after``: the same by the type of a
-    workflow whose run was stopped: its longest step, for a worker that does not hear of it."""
+    workflow whose run was stopped, by us or by somebody else before: its longest step, for a worker that does not hear of it."""
 
     settle_s: float
     after: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -110,28 +121,37 @@ class ForgetActivities:
         scope = await self._subject(erasure)
         if scope is None:
             return StopReply()
-        async with heartbeats():
+        async with heartbeats(), self._told(erasure, "runs"):
             loops = await self._loops.loops(scope, state=LoopState.RUNNING, limit=MAX_LOOPS)
-            stopped = await self._runs.stop(scope, [loop.loop_id for loop in loops])
-        settle_s = max([self._rules.settle_s, *(self._rules.after.get(kind, 0.0) for kind in stopped)])
-        return StopReply(stopped=dict(stopped), settle_s=settle_s)
+            stopped = dict(await self._runs.stop(scope, [loop.loop_id for loop in loops]))
+            ended = await self._just_ended(erasure, scope)
+        after = {kind: self._rules.after.get(kind, 0.0) for kind in stopped}
+        settle_s = max([self._rules.settle_s, *after.values(), *ended.values()])
+        return StopReply(stopped=dict.fromkeys(ended, 0) | stopped, settle_s=settle_s)
+
+    async def _just_ended(self, erasure: ErasureRef, scope: Scope) -> dict[str, float]:
+        """By workflow type: for how many seconds steps of runs that are closed already may go on: of those that an earlier try of
+        this step stopped, and of those that somebody terminated right before the erasure."""
+        longest = max(self._rules.after.values(), default=0.0)
+        receipt = await self._erasures.erasure(erasure.tenant, erasure.erasure_id)
+        if not longest or receipt is None:
+            return {}
+        now = datetime.now(UTC)
+        closed = await self._runs.ended(scope, since=now - timedelta(seconds=longest), stopped_only_before=receipt.started_at)
+        left = {kind: self._rules.after.get(kind, 0.0) - (now - moment).total_seconds() for kind, moment in closed.items()}
+        return {kind: seconds for kind, seconds in left.items() if seconds > 0}
 
     @activity.defn(name=ERASE_USER)
     @translated
     async def erase_user(self, job: EraseInput) -> EraseReply:
-        """Empty one store. What was there is counted in the receipt before it goes, once in this run and pass."""
+        """Empty one store. What was there is counted in the receipt before it goes, and not again until it is gone."""
         began = time.perf_counter()
         scope = await self._subject(job.erasure)
         if scope is None:
             return EraseReply()
         erase = {ErasedStore.ROWS: self._rows, ErasedStore.VECTORS: self._vectors, ErasedStore.OBJECTS: self._objects}
-        try:
-            async with heartbeats():
-                found = await erase[job.store](scope, job)
-        except AfterturnError as error:
-            await self._note(job, error.message)
-            raise
-        await self._note(job, None)
+        async with heartbeats(), self._told(job.erasure, job.store.value):
+            found = await erase[job.store](scope, job)
         return EraseReply(counts={name: count for name, count in found.items() if count}, elapsed_ms=since(began))
 
     async def _rows(self, scope: Scope, job: EraseInput) -> Mapping[str, int]:
@@ -163,11 +183,13 @@ class ForgetActivities:
         scope = await self._subject(erasure)
         if scope is None:
             return RunsReply(left=0)
+
+        async def listed(count: int) -> None:
+            counts = {"temporal.executions": count}
+            await self._erasures.add_counts(erasure.tenant, erasure.erasure_id, counts, step="executions")
+
         async with heartbeats():
-            left = await self._runs.delete(scope)
-            await self._erasures.add_counts(
-                erasure.tenant, erasure.erasure_id, {"temporal.executions": left}, step=f"{_run()}/executions"
-            )
+            left = await self._runs.delete(scope, listed)
         return RunsReply(left=left)
 
     @activity.defn(name=MARK_FORGET)
@@ -175,29 +197,38 @@ class ForgetActivities:
     async def mark_forget(self, mark: MarkInput) -> ErasureRef:
         tenant, erasure_id = mark.erasure.tenant, mark.erasure.erasure_id
         now = datetime.now(UTC)
-        if mark.state is ErasureState.DONE:
-            scope = await self._subject(mark.erasure)
-            if scope is not None:
-                self._profiles.forget_recent(scope)
-            await self._erasures.done(tenant, erasure_id, problems=mark.problems, now=now)
-        else:
-            await self._erasures.erased(tenant, erasure_id, now=now)
+        # The files of SQLite are written anew at the end, which may wait for others who write for longer than a beat.
+        async with heartbeats():
+            if mark.state is ErasureState.DONE:
+                scope = await self._subject(mark.erasure)
+                if scope is not None:
+                    self._profiles.forget_recent(scope)
+                async with self._told(mark.erasure, "files"):
+                    await self._erasures.done(tenant, erasure_id, problems=mark.problems, now=now)
+            else:
+                await self._erasures.erased(tenant, erasure_id, now=now)
         return mark.erasure
 
     async def _subject(self, erasure: ErasureRef) -> Scope | None:
         return await self._erasures.subject(erasure.tenant, erasure.erasure_id)
 
     async def _count(self, job: EraseInput, found: Mapping[str, int]) -> None:
-        step = f"{_run()}/{job.passed}/{job.store.value}"
-        await self._erasures.add_counts(job.erasure.tenant, job.erasure.erasure_id, found, step=step)
+        await self._erasures.add_counts(job.erasure.tenant, job.erasure.erasure_id, found, step=job.store.value)
 
-    async def _note(self, job: EraseInput, problem: str | None) -> None:
-        """For whoever waits for the receipt; where the database is away there is nobody to tell."""
+    @asynccontextmanager
+    async def _told(self, erasure: ErasureRef, what: str) -> AsyncGenerator[None]:
+        """What holds an erasure up is in its receipt, for whoever waits for it, until ``what`` is through."""
         try:
-            await self._erasures.note(job.erasure.tenant, job.erasure.erasure_id, job.store.value, problem)
+            yield
+        except Exception as error:
+            # Of what nobody thought of only the class: its message could quote what it choked on.
+            await self._note(erasure, what, error.message if isinstance(error, AfterturnError) else type(error).__name__)
+            raise
+        await self._note(erasure, what, None)
+
+    async def _note(self, erasure: ErasureRef, what: str, problem: str | None) -> None:
+        """Where the database is away there is nobody to tell."""
+        try:
+            await self._erasures.note(erasure.tenant, erasure.erasure_id, what, problem)
         except AfterturnError as error:
-            _log.warning("erasure_not_noted", store=job.store.value, error=error.message)
-
-
-def _run() -> str:
-    return (activity.info().workflow_run_id or "")[:8]
+            _log.warning("erasure_not_noted", what=what, error=error.message)

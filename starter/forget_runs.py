@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Collection, Mapping
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from temporalio.api.common.v1 import WorkflowExecution
@@ -26,6 +26,7 @@ CANCEL_S: Final = 5.0
 TERMINATE_S: Final = 15.0
 POLL_S: Final = 0.1
 AT_ONCE: Final = 20
+_BY_ITSELF: Final = (WorkflowExecutionStatus.COMPLETED, WorkflowExecutionStatus.CONTINUED_AS_NEW)
 
 
 class TemporalUserRuns:
@@ -52,13 +53,40 @@ class TemporalUserRuns:
                 raise MemoryUnavailable(f"{len(left)} workflows of the user still run")
         return dict(stopped)
 
-    async def delete(self, scope: Scope) -> int:
+    async def ended(self, scope: Scope, *, since: datetime, stopped_only_before: datetime) -> Mapping[str, datetime]:
+        found: dict[str, datetime] = {}
+
+        def note(kind: str, status: WorkflowExecutionStatus | None, closed: datetime | None) -> None:
+            if closed is None or closed < since or status is WorkflowExecutionStatus.CONTINUED_AS_NEW:
+                return
+            if closed >= stopped_only_before or status not in _BY_ITSELF:
+                found[kind] = max(closed, found.get(kind, closed))
+
+        async def read() -> None:
+            moment = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            async for run in self._client.list_workflows(_query(scope, f"CloseTime >= '{moment}'"), rpc_timeout=_within()):
+                note(run.workflow_type, run.status, run.close_time)
+
+        await self._asked(read(), "listing", within_s=6 * RPC_S)
+        # By their ids too: what ended a moment ago may not be listed so yet.
+        for one in await self._each(
+            self._describe(known) for known in (scope.post_answer_workflow_id, scope.consolidate_events_workflow_id)
+        ):
+            if one is not None:
+                note(one.workflow_type, one.status, one.close_time)
+        return found
+
+    async def delete(self, scope: Scope, listed: Callable[[int], Awaitable[None]]) -> int:
         found = dict.fromkeys(await self._listed(scope))
         for workflow_id in (scope.post_answer_workflow_id, scope.consolidate_events_workflow_id):
             there = await self._describe(workflow_id)
             if there is not None:
                 found[(workflow_id, there.run_id)] = None
-        await self._each(self._delete(workflow_id, run_id) for workflow_id, run_id in found)
+        # What is cut short and repeated finds less; where nothing may be deleted, nothing is counted as deleted.
+        first, rest = list(found)[:1], list(found)[1:]
+        await self._each(self._delete(*one) for one in first)
+        await listed(len(found))
+        await self._each(self._delete(*one) for one in rest)
         return len(found)
 
     # ----------------------------------------------------------------------------------------------------------- one run
@@ -85,11 +113,10 @@ class TemporalUserRuns:
     # --------------------------------------------------------------------------------------------------------------- many
 
     async def _listed(self, scope: Scope, more: str | None = None) -> list[tuple[str, str]]:
-        """(workflow id, run id). Encoded ids hold nothing that a query would have to be saved from."""
-        terms = [f"{SEARCH_TENANT} = '{scope.tenant}'", f"{SEARCH_USER} = '{scope.user}'", *([more] if more else [])]
+        """(workflow id, run id)."""
 
         async def read() -> list[tuple[str, str]]:
-            found = self._client.list_workflows(" AND ".join(terms), rpc_timeout=_within())
+            found = self._client.list_workflows(_query(scope, more), rpc_timeout=_within())
             return [(run.id, run.run_id) async for run in found]
 
         return await self._asked(read(), "listing", within_s=6 * RPC_S)
@@ -124,6 +151,11 @@ class TemporalUserRuns:
 
     async def _asked(self, work: Awaitable[T], what: str, *, within_s: float = 2 * RPC_S) -> T:
         return await ask(work, f"{what} the workflows of a user", within_s=within_s, address=address_of(self._client))
+
+
+def _query(scope: Scope, more: str | None) -> str:
+    """Encoded ids hold nothing that a query would have to be saved from."""
+    return " AND ".join([f"{SEARCH_TENANT} = '{scope.tenant}'", f"{SEARCH_USER} = '{scope.user}'", *([more] if more else [])])
 
 
 async def _unless_gone(work: Awaitable[T]) -> T | None:

@@ -107,7 +107,7 @@ class ForgetUserWorkflow:
         while True:
             try:
                 reply = await self._step(
-                    "executions", DELETE_USER_RUNS, self._erasure, RunsReply, policies.FORGET_STEP, final=_REFUSED
+                    "executions", DELETE_USER_RUNS, self._erasure, RunsReply, policies.FORGET_ERASE, final=_REFUSED
                 )
             except STEP_FAILED as error:
                 if is_cancelled_exception(error) or error_type(error) != _REFUSED:
@@ -125,7 +125,7 @@ class ForgetUserWorkflow:
 
     async def _mark(self, state: ErasureState, problems: tuple[str, ...] = ()) -> None:
         argument = MarkInput(erasure=self._erasure, state=state, problems=problems)
-        await self._step("receipt", MARK_FORGET, argument, ErasureRef, policies.FORGET_STEP)
+        await self._step("receipt", MARK_FORGET, argument, ErasureRef, policies.FORGET_ERASE)
 
     async def _step(
         self,

@@ -40,7 +40,8 @@ class ForgetPlan(Payload):
 
 
 class StopReply(Payload):
-    """``stopped``: runs by workflow type. ``settle_s``: so long what was under way may still write."""
+    """``stopped``: runs by workflow type; 0 of a type whose runs had ended shortly before, and may have steps that go on.
+    ``settle_s``: so long what was under way may still write."""
 
     stopped: dict[str, int] = Field(default_factory=dict)
     settle_s: float = 0.0

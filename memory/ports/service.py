@@ -52,12 +52,13 @@ class ErasureLedger(Protocol):
         ...
 
     async def add_counts(self, tenant: str, erasure_id: str, counts: Mapping[str, int], *, step: str) -> None:
-        """Add to the receipt; the same ``step`` again changes nothing. Say it before deleting: a step that is cut short and
-        repeated finds less."""
+        """Add to the receipt; the same ``step`` again changes nothing until it is through (:meth:`note` without a problem). Say it
+        before deleting: what is cut short and repeated, also by another run, finds less, and what it finds is counted."""
         ...
 
     async def note(self, tenant: str, erasure_id: str, what: str, problem: str | None) -> None:
-        """What holds it up at ``what``, for instance ``objects``; None: nothing any more. Names neither content nor user."""
+        """What holds it up at ``what``, for instance ``objects``; None: nothing any more, the step of that name is through. Names
+        neither content nor user."""
         ...
 
     async def erased(self, tenant: str, erasure_id: str, *, now: datetime) -> Erasure:

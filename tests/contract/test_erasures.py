@@ -195,8 +195,9 @@ class TestReceipts:
         assert await ledger.erasure("acme-2", "e1") is None
 
         for _ in range(2):
-            await ledger.add_counts("acme", "e1", {"objects.profile_versions": 7, "vectors.facts": 0}, step="run/1/objects")
-        await ledger.add_counts("acme", "e1", {"objects.profile_versions": 1}, step="run/2/objects")
+            await ledger.add_counts("acme", "e1", {"objects.profile_versions": 7, "vectors.facts": 0}, step="objects")
+        await ledger.note("acme", "e1", "objects", None)
+        await ledger.add_counts("acme", "e1", {"objects.profile_versions": 1}, step="objects")
         await ledger.note("acme", "e1", "vectors", "away")
         await ledger.note("acme", "e1", "objects", "away too")
         await ledger.note("acme", "e1", "vectors", None)

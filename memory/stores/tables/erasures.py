@@ -5,6 +5,7 @@ Which tables hold something of a user is said here, in one place; a test holds i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -68,7 +69,7 @@ MAX_PROBLEM_CHARS: Final = 300
 _NO_VACUUM: Final = "rows: copies in unused parts of SQLite's pages go with the next VACUUM; the file is too large to do it now"
 _CHECKPOINT: Final = "PRAGMA wal_checkpoint(TRUNCATE)"
 _STEPS: Final = "steps"
-"""Key in the counts: what was counted already."""
+"""Key in the counts: steps whose findings are counted and not (all) deleted yet."""
 _IS: Final = (ERASURES.c.tenant == bindparam("b_tenant"), ERASURES.c.erasure_id == bindparam("b_id"))
 _ONE: Final = select(ERASURES).where(*_IS)
 _OPEN: Final = select(ERASURES).where(
@@ -156,9 +157,11 @@ class SqlErasures(ErasureLedger):
         def work(connection: Connection) -> None:
             row = _locked(connection, tenant, erasure_id)
             others = [line for line in row.problems if not line.startswith(f"{what}: ")]
-            said = others if problem is None else [*others, f"{what}: {problem[:MAX_PROBLEM_CHARS]}"]
-            if said != row.problems:
-                _change(connection, tenant, erasure_id, problems=said)
+            said = others if problem is None else [*others, f"{what}: {_without_id(problem, row.user_id)[:MAX_PROBLEM_CHARS]}"]
+            steps = list(row.counts.get(_STEPS, ()))
+            through = {} if problem is not None or what not in steps else {_STEPS: [one for one in steps if one != what]}
+            if said != row.problems or through:
+                _change(connection, tenant, erasure_id, problems=said, counts={**row.counts, **through})
 
         await self._database.write(work)
 
@@ -298,6 +301,11 @@ def _count(connection: Connection, tenant: str, erasure_id: str, counts: Mapping
 def _who(requested_by: str, scope: Scope) -> str:
     said = clean_text(requested_by).strip()[:MAX_WHO_CHARS]
     return said if said and scope.user not in said and scope.user_id not in said else "user"
+
+
+def _without_id(problem: str, user: str | None) -> str:
+    """A receipt stays when its user's id goes."""
+    return problem if user is None else re.sub(rf"(?<![\w-]){re.escape(user)}(?![\w-])", "…", problem)
 
 
 def _erasure(row: Row[Any]) -> Erasure:
