@@ -95,7 +95,7 @@ class Exporter:
 
         Raises:
             MemoryUnavailable: a store is away; an archive that is cut off by it has no directory and cannot be opened.
-            BeingForgotten: all of it is being deleted.
+            BeingForgotten: all of it is being deleted; also at the end, where that began meanwhile: what was sent is cut off too.
         """
         return _Export(self._parts, scope).pieces()
 
@@ -148,6 +148,9 @@ class _Export:
         ):
             async for piece in section():
                 yield piece
+        facts = await self._parts.directory.facts(self._scope, "default")
+        if facts.forgetting or (facts.forgotten_before is not None and facts.forgotten_before >= self._now):
+            raise BeingForgotten("all of this user's memory was deleted while it was exported: this archive is not whole")
         self._archive.file("manifest.json", to_json(self._manifest(), indent=2))
         self._archive.close()
         yield self._archive.take()

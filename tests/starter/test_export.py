@@ -258,3 +258,27 @@ async def test_an_outage_in_the_middle_leaves_no_archive_that_could_be_taken_for
     assert pieces
     with pytest.raises(zipfile.BadZipFile):
         zipfile.ZipFile(io.BytesIO(b"".join(pieces)))
+
+
+async def test_an_export_that_a_forget_overtakes_is_no_archive_either(world: World) -> None:
+    await fill(world, ANN, "canary")
+    scope, erasures = Scope.of(*ANN), world.tables.erasures
+    for is_over in (False, True):  # it still runs when the last piece is made, or is over by then
+        pieces: list[bytes] = []
+
+        async def receive(*, is_over: bool, pieces: list[bytes]) -> None:
+            async for piece in world.client().export(ANN):
+                pieces.append(piece)
+                if len(pieces) == 1:
+                    opened = await erasures.open(scope, erasure_id=f"e{is_over}", requested_by="user", now=datetime.now(UTC))
+                    await erasures.erase_rows(scope)
+                    if is_over:
+                        await erasures.done("acme", opened.erasure_id, problems=(), now=datetime.now(UTC))
+
+        with pytest.raises(BeingForgotten):
+            await receive(is_over=is_over, pieces=pieces)
+        assert pieces
+        with pytest.raises(zipfile.BadZipFile):
+            zipfile.ZipFile(io.BytesIO(b"".join(pieces)))
+        for one in await erasures.of_user(scope):
+            await erasures.done("acme", one.erasure_id, problems=(), now=datetime.now(UTC))
