@@ -120,6 +120,9 @@ class BodyLimit:
     # What was not read of the body is in the way of another request, so the connection ends.
 
     async def _too_large(self, most: int, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = problem(413, "too-large", f"a body has at most {most} bytes", headers={"Connection": "close"})
+        await send({"type": "http.response.start", "status": answer.status_code, "headers": answer.raw_headers})
+        await send({"type": "http.response.body", "body": answer.body, "more_body": True})
         # A client that is still sending when the connection ends may never see the answer, so a bit more is taken and dropped.
         dropped = 0
         with contextlib.suppress(TimeoutError):
@@ -129,8 +132,7 @@ class BodyLimit:
                     dropped += len(message.get("body", b""))
                     if not message.get("more_body", False):
                         break
-        answer = problem(413, "too-large", f"a body has at most {most} bytes", headers={"Connection": "close"})
-        await answer(scope, receive, send)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _too_much(self, most: int, scope: Scope, receive: Receive, send: Send) -> None:
         detail = "too many large bodies are being read in this process; come back in a moment"
