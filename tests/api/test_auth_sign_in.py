@@ -18,9 +18,10 @@ import jwt
 import pytest
 
 from api.auth.setup import build_access, check_access
-from memory.model.errors import InvalidSettings
+from memory.model.errors import InvalidSettings, MemoryUnavailable
 from memory.settings import load_settings
 from memory.stores.tables import build_tables
+from starter.doctor import _Doctor  # pyright: ignore[reportPrivateUsage]
 from starter.processes import free_ports
 from tests.support.api import SESSION_SECRET, Api, StartApi
 from tests.support.issuer import AUDIENCE, Keys, Provider, providing
@@ -241,3 +242,19 @@ async def test_the_public_address_says_where_people_come_back_to() -> None:
     assert access.sessions.cookies.secure
     await access.aclose()
     await tables.aclose()
+
+
+async def test_the_doctor_says_whether_the_issuer_answers() -> None:
+    async def told(**given: Any) -> str:
+        return await _Doctor(load_settings({}, **given)).api()
+
+    async with providing(Keys("ec-1", "ES256")) as provider:
+        found = await told(**settings_of(provider.url))
+        assert "keys were fetched" in found
+        assert "pages is on" in found
+        provider.away = True
+        with pytest.raises(MemoryUnavailable, match="answers 503"):
+            await told(**settings_of(provider.url))
+    assert "service tokens only" in await told(session_secret="x" * 40)
+    with pytest.raises(InvalidSettings, match="AFTERTURN_OIDC_AUDIENCE"):
+        await told(oidc_issuer="https://issuer.example")
