@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -115,7 +116,8 @@ class Contacts:
         """
         if not fields and not aliases:
             raise InvalidInput("a contact needs at least one field or sender id")
-        return await self._apply(who, CreateContact(_effect(request_id), _clean(fields), tuple(ids_of(aliases, "sender id"))))
+        cleaned = await asyncio.to_thread(_clean, fields)
+        return await self._apply(who, CreateContact(_effect(request_id), cleaned, tuple(ids_of(aliases, "sender id"))))
 
     @overload
     async def update(self, who: Who, contact_id: int, *, request_id: str | None = None, **fields: Any) -> Contact: ...
@@ -138,7 +140,8 @@ class Contacts:
             return await self._verbs.update(who, contact_id, **fields)
         if not fields:
             raise InvalidInput("name at least one field to be set")
-        return await self._apply(who, UpdateContact(_effect(request_id), _contact_id(contact_id), _clean(fields)))
+        cleaned = await asyncio.to_thread(_clean, fields)
+        return await self._apply(who, UpdateContact(_effect(request_id), _contact_id(contact_id), cleaned))
 
     async def merge(self, who: Who, keep: int, drop: int, *, request_id: str | None = None) -> Contact:
         """Make two contacts one: empty fields are filled, sender ids, tasks and both histories go to ``keep``, in one transaction.

@@ -152,4 +152,7 @@ class Sessions:
     def _is_ours(self, origin: str, request: Request) -> bool:
         if self._origin is not None:
             return origin.lower() == self._origin
-        return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
+        try:
+            return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
+        except ValueError:
+            return False

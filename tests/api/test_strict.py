@@ -15,7 +15,7 @@ from fastapi.responses import StreamingResponse
 
 from api.limits import LEAST_SHARE, MAX_BODY_BYTES, Admission, BodyLimit
 from memory.stores.http_server import serving
-from tests.support.api import ISSUER, Api, StartApi, as_person, as_service, bearer
+from tests.support.api import ISSUER, Api, StartApi, as_person, as_service, bearer, sign_in_path
 from tests.support.waiting import until
 
 HALF = "\ud83d"
@@ -149,6 +149,16 @@ async def known_versions(a: Api) -> None:
     ):
         headers = [*as_person(user).items(), *(("If-None-Match", one) for one in given)]
         assert (await a.http.get("/v1/profile", headers=headers)).status_code == expected, given
+
+
+async def test_a_session_is_proved_by_what_can_be_read(api: StartApi) -> None:
+    async with api(workers=False, embedder="none") as a:
+        signed_in = await a.http.get(sign_in_path(a.stack.user("ada")))
+        cookie = {"Cookie": signed_in.headers["set-cookie"].partition(";")[0]}
+        for origin in ("http://[", "null", "//", "http://evil.example", "http://127.0.0.1@evil.example"):
+            answer = await a.http.put("/v1/preference", headers={**cookie, "Origin": origin}, json={"allow_user_memory": False})
+            assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden"), origin
+        assert (await a.http.get("/v1/account", headers=cookie)).status_code == 200
 
 
 async def test_a_user_is_one_however_the_name_is_written(api: StartApi) -> None:
