@@ -217,3 +217,29 @@ async def _wrong_links(a: Api, scope: Scope) -> None:
     helped = await a.http.get("/login")
     assert helped.status_code == 503
     assert "afterturn dev-token --link" in helped.text
+
+
+async def test_behind_a_proxy_with_a_path_all_of_it_stays_below_that_path(api: StartApi) -> None:
+    """The proxy speaks https to browsers and takes its path off."""
+    async with api(workers=False, public_url="https://memory.example/memory/") as a:
+        scope = a.stack.user("ada")
+        assert (await a.http.get("/healthz")).status_code == 200
+        answer = await a.http.get("/settings")
+        assert answer.headers["location"] == "/memory/login?next=/memory/settings"
+        assert answer.headers["strict-transport-security"]
+        answer = await a.http.get(sign_in_path(scope, "//evil.example"))
+        assert answer.headers["location"] == "/memory/settings"
+        cookie = answer.headers["set-cookie"]
+        assert cookie.startswith("__Host-afterturn_session=")
+        session = {"cookie": cookie.split(";")[0]}
+        page = (await a.http.get("/settings", headers=session)).text
+        assert 'action="/memory/logout"' in page
+        csrf = page.split('name="csrf-token" content="')[1].split('"')[0]
+        ours = {**session, CSRF_HEADER: csrf}
+        large = {"json": {"document": "x" * 3_000_000}}
+        answer = await a.http.put("/v1/profile", **large, headers={**ours, "origin": "https://memory.example"})
+        assert answer.status_code in {413, 428}, answer.text
+        assert answer.json()["detail"] != "a body has at most 2097152 bytes", "its own limit is larger"
+        answer = await a.http.put("/v1/preference", json={}, headers={**ours, "origin": a.base})
+        assert answer.status_code == 403, "what browsers see is the public address"
+        assert (await a.http.get("/openapi.json")).json()["servers"] == [{"url": "/memory"}]
