@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import AsyncIterator
+from contextlib import closing
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -184,6 +186,22 @@ class TestRows:
 
 
 class TestReceipts:
+    async def test_of_a_log_that_is_read_without_a_pause_the_receipt_says_so(
+        self, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(erasures, "LAST_CHECKPOINT_S", 0.0)
+        tables = build_tables(sqlite_url, busy_timeout_s=0.05)
+        try:
+            await tables.erasures.open(ANN, erasure_id="e1", requested_by="caller", now=NOW)
+            with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as reader:
+                reader.execute("BEGIN")
+                reader.execute("SELECT count(*) FROM erasures").fetchall()
+                receipt = await tables.erasures.done("acme", "e1", problems=(), now=NOW)
+            assert receipt.state is ErasureState.DONE
+            assert [problem for problem in receipt.problems if "write-ahead log" in problem]
+        finally:
+            await tables.aclose()
+
     async def test_the_course_of_an_erasure(self, tables: Tables) -> None:
         ledger = tables.erasures
         opened = await ledger.open(ANN, erasure_id="e1", requested_by="admin", now=NOW)

@@ -5,7 +5,9 @@ Which tables hold something of a user is said here, in one place; a test holds i
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -60,6 +62,9 @@ BATCH: Final = 1_000
 """Rows that one transaction deletes: others who write are not kept waiting."""
 CHECKPOINT_TRIES: Final = 3
 """Each waits for other writers and readers as a write does."""
+CHECKPOINT_PAUSE_S: Final = 0.2
+LAST_CHECKPOINT_S: Final = 30.0
+"""At the end of an erasure readers are waited for so long."""
 CHECKPOINT_S: Final = 30.0
 MAX_VACUUM_BYTES: Final = 128 * 1024 * 1024
 """A SQLite file of this size is written anew in a few seconds, while nobody else writes; what is larger is left to its operator."""
@@ -67,6 +72,7 @@ VACUUM_S: Final = 120.0
 MAX_WHO_CHARS: Final = 100
 MAX_PROBLEM_CHARS: Final = 300
 _NO_VACUUM: Final = "rows: copies in unused parts of SQLite's pages go with the next VACUUM; the file is too large to do it now"
+_LOG_BUSY: Final = "rows: copies in the write-ahead log of SQLite go when its readers pause; somebody read without a pause"
 _CHECKPOINT: Final = "PRAGMA wal_checkpoint(TRUNCATE)"
 _STEPS: Final = "steps"
 """Key in the counts: steps whose findings are counted and not (all) deleted yet."""
@@ -193,17 +199,18 @@ class SqlErasures(ErasureLedger):
             if row.state != ErasureState.DONE:
                 mark = {"tenant": tenant, "user_hash": row.user_hash, "forgetting": False, "forgotten_before": moment}
                 connection.execute(self._mark, mark)
-                ended = {"erased_at": row.erased_at or moment, "finished_at": moment}
+                ended = {"erased_at": row.erased_at or moment, "finished_at": moment, "problems": said}
                 row = _change(connection, tenant, erasure_id, state=ErasureState.DONE.value, **ended)
             return _erasure(row)
 
         row = await self._database.write(forget_id)
         if row.state != ErasureState.DONE:
-            await self._empty_log()
+            await self._empty_log(within_s=LAST_CHECKPOINT_S)
             if self._database.is_sqlite and not too_large:
                 # A page that was split keeps copies of the rows that moved in its unused part, out of reach of their deletion.
                 await self._database.upkeep(lambda c: c.exec_driver_sql("VACUUM"), timeout_s=VACUUM_S)
-                await self._empty_log()
+            if not await self._empty_log(within_s=LAST_CHECKPOINT_S):
+                said.append(_LOG_BUSY)
         return await self._database.write(end)
 
     # ---------------------------------------------------------------------------------------------------------------- rows
@@ -219,15 +226,26 @@ class SqlErasures(ErasureLedger):
         await self._empty_log()
         return found
 
-    async def _empty_log(self) -> None:
-        """The write-ahead log of SQLite still holds the pages as they were. It is emptied between what others do; where they leave
-        no gap, the next pass tries again."""
+    async def _empty_log(self, *, within_s: float = 0.0) -> bool:
+        """The write-ahead log of SQLite still holds the pages as they were. It is emptied between what others do.
+
+        Args:
+            within_s: tries again for so long where they leave no gap.
+
+        Returns whether it is empty.
+        """
         if not self._database.is_sqlite:
-            return
-        for _ in range(CHECKPOINT_TRIES):
+            return True
+        end = time.monotonic() + within_s
+        tries = 0
+        while True:
             busy, *_ = await self._database.upkeep(lambda c: c.exec_driver_sql(_CHECKPOINT).one(), timeout_s=CHECKPOINT_S)
+            tries += 1
             if not busy:
-                return
+                return True
+            if tries >= CHECKPOINT_TRIES and time.monotonic() >= end:
+                return False
+            await asyncio.sleep(CHECKPOINT_PAUSE_S)
 
     async def _size(self) -> int:
         """Of the SQLite file, bytes."""
