@@ -63,7 +63,7 @@ async def test_a_company_at_work(open_page: Open, site: Site) -> None:
     await expect(rows.filter(has_text="archive")).to_contain_text("Off: switched off")
     runs = part(page, "Failed runs")
     await expect(runs.get_by_role("row").filter(has_text="turn-4711")).to_contain_text("the model did not answer in time")
-    await expect(runs.get_by_role("row").filter(has_text="chunk-3f9a02")).to_contain_text("tasks: the reply was cut off")
+    await expect(runs.get_by_role("row").filter(has_text="chunk-3f9a02")).to_contain_text("Tasks: the reply was cut off")
     by_space = page.get_by_role("region", name="By space").get_by_role("row").filter(has_text="support")
     await expect(by_space).to_contain_text("1 kept")
     users = page.get_by_role("region", name="Tokens of language models")

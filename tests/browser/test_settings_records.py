@@ -13,7 +13,7 @@ from memory.model.scope import Scope
 from memory.model.task import Task
 from memory.ports import CreateContact, CreateTask
 from tests.browser.settings_page import BODY, SettingsPage, versions, with_memory
-from tests.browser.site import ON_ONE_LOOP, Open, Site
+from tests.browser.site import ON_ONE_LOOP, PHONE, Open, Site
 from tests.support.api import as_service
 from tests.support.stack import START
 
@@ -212,6 +212,22 @@ async def test_search_finds_everything(open_page: Open, site: Site) -> None:
     await expect(found).to_contain_text("Not searched at the moment: what was said.")
 
 
+async def test_what_was_found_can_be_opened_and_forgotten(open_page: Open, site: Site) -> None:
+    me = await with_memory(site)
+    await site.stack.memory.add_facts(me, [f"Supplier {number} delivers on time." for number in range(15)])
+    page = SettingsPage(await open_page(me, size=PHONE))
+    await page.state("ready")
+    await page.page.get_by_role("searchbox").fill("Supplier 7")
+    await page.page.keyboard.press("Enter")
+    found = page.page.locator("#search-found")
+    await found.get_by_role("button", name="Open: Supplier 7 delivers on time.").click()
+    await expect(found.locator(".item-title")).to_be_focused()
+    await found.get_by_role("button", name="Forget: Supplier 7 delivers on time.").click()
+    await page.page.get_by_role("dialog").get_by_role("button", name="Forget").click()
+    await expect(found.get_by_text("Supplier 7 delivers on time.")).to_have_count(0)
+    assert len(await site.stack.memory.facts(me, limit=50)) == 14
+
+
 async def test_the_switch_is_no_deletion(open_page: Open, site: Site) -> None:
     me = await with_memory(site)
     page = SettingsPage(await open_page(me))
@@ -257,6 +273,8 @@ async def test_everything_is_taken_along_and_then_deleted(open_page: Open, site:
         assert text in whole
     await expect(page.page.locator("#export-state")).to_contain_text("Downloaded: ")
 
+    await page.page.get_by_role("switch", name="Use my context memory").click()
+    await expect(page.page.locator("#off-notice")).to_be_visible()
     await page.add_line("Unsaved when it happens")
     delete = page.page.get_by_role("button", name="Delete everything…")
     await delete.click()
@@ -268,18 +286,21 @@ async def test_everything_is_taken_along_and_then_deleted(open_page: Open, site:
     await typed.fill("delete")
     await expect(go).to_be_disabled()
     await typed.press("Enter")
+    await expect(dialog).to_be_visible()
+    await typed.press("Escape")
     await expect(dialog).to_be_hidden()
     assert (await site.stack.profile(me)).exists
 
     await delete.click()
     await typed.fill("Delete everything")
     held = site.faults.hold("GET", "/v1/forget/.*", times=1)
-    await go.click()
+    await typed.press("Enter")
     await expect(page.page.locator("#forget-state")).to_contain_text("Deleting…")
     held.release()
     receipt = page.page.get_by_role("heading", name="Receipt")
     await expect(receipt).to_be_focused()
     await expect(page.page.locator("#forget-state")).to_contain_text("Everything is deleted.")
+    await expect(page.page.locator("#memory-off")).not_to_contain_text("You have switched it off")  # that is forgotten too
     assert int(await page.page.locator(".receipt td.number").first.inner_text()) > 0
     await page.settled()
     await page.visit.axe_in_both()

@@ -92,7 +92,12 @@ function guard(field, button, typed) {
     button.disabled = field.value.trim().toLowerCase() !== typed.toLowerCase();
   };
   field.addEventListener("input", check);
-  // Enter in the field presses the first button of the form, which does nothing harmful.
+  // Enter would press the first button: whoever typed the words means the last one, and whoever did not is still typing.
+  field.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.isComposing) return;
+    event.preventDefault();
+    if (!button.disabled) button.click();
+  });
   check();
 }
 

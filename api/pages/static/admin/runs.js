@@ -3,9 +3,10 @@
 
 import { call } from "../api.js";
 import { confirmed } from "../dialog.js";
-import { byId, code, el, focusOn, toast } from "../dom.js";
+import { announce, busy, byId, code, el, focusOn, toast } from "../dom.js";
 import { counted, timeElement } from "../format.js";
-import { act, empty, loaded, pagedTable } from "./section.js";
+import { inWords } from "./reasons.js";
+import { act, capital, empty, loaded, pagedTable } from "./section.js";
 
 const PATH = "/v1/admin/runs?limit=20";
 
@@ -22,8 +23,15 @@ export function setUpRuns() {
       if (first.items.length === 0) return empty("Nothing failed: no turn was kept, and no window of events is left over.");
       const all = el("button", { type: "button", class: "button" }, "Run all again");
       all.addEventListener("click", () => rerunAll(all, problem, load, heading));
+      const look = el("button", { type: "button", class: "button" }, "Look again");
+      look.addEventListener("click", () => busy(look, async () => {
+        await load({ quiet: true });
+        announce("The list is that of now.");
+        /** @type {HTMLElement} */ (section.querySelector("[data-look]") ?? heading).focus();
+      }));
+      look.dataset.look = "";
       return [
-        el("div", { class: "row" }, all),
+        el("div", { class: "row" }, all, look),
         problem,
         pagedTable(
           "Newest first",
@@ -51,7 +59,7 @@ function row(run, problem) {
       const told = (await call("POST", "/v1/admin/runs/rerun", { json: { kind: run.kind, user: run.user, ids: [run.id] } })).data;
       const left = told.left.find((/** @type {any} */ one) => one.id === run.id);
       const cell = /** @type {HTMLElement} */ (again.closest("td"));
-      const text = left ? `Left alone: it ${left.why}` : told.waiting_users > 0 ? "Runs again within a minute" : "Runs again";
+      const text = left ? `Left alone: it ${left.why}` : told.waiting_users > 0 ? "Runs again within a minute" : "Runs again now";
       cell.replaceChildren(el("span", { class: "tag accent" }, text));
       toast(`${name}: ${text}`);
       focusOn(cell);
@@ -69,8 +77,10 @@ function row(run, problem) {
 
 /** @param {any} run */
 function reason(run) {
-  const parts = [run.reason, ...run.categories.map((/** @type {any} */ one) => `${one.category.replaceAll("_", " ")}: ${one.reason ?? "failed"}`)].filter(Boolean);
-  return [parts.join("; ") || "no reason told", run.flags.length > 0 && el("p", { class: "hint" }, run.flags.join(", "))];
+  const parts = run.categories.map((/** @type {any} */ one) => `${capital(one.category.replaceAll("_", " "))}: ${one.reason ? inWords(one.reason) : "failed"}`);
+  const words = run.reason ? [inWords(run.reason), ...parts] : parts;
+  const codes = [words[0] === run.reason ? null : run.reason, ...run.flags].filter(Boolean).flatMap((text, place) => [place > 0 ? ", " : "", code(text)]);
+  return [words.join(" ") || "No reason was told.", codes.length > 0 && el("p", { class: "hint" }, codes)];
 }
 
 /**

@@ -49,7 +49,7 @@ export function setUpUsage(page) {
       if (first.items.length === 0) return empty("No language model was called in this time.");
       return pagedTable(
         key === "day" ? "Tokens by day, newest first" : `Tokens by ${key}, most first`,
-        [{ label: KEYS[key] }, { label: "Calls", number: true }, { label: "In", number: true }, { label: "of that cached", number: true }, { label: "Out", number: true }, { label: "Together", number: true }],
+        [{ label: KEYS[key] }, { label: "Calls", number: true }, { label: "Input", number: true }, { label: "of it cached", number: true }, { label: "Output", number: true }, { label: "Total", number: true }],
         first,
         async (cursor) => (await call("GET", `${path}&cursor=${encodeURIComponent(cursor)}`)).data,
         (line) => [

@@ -151,8 +151,30 @@ function table(erasure) {
   );
 }
 
-/** `rows.events` to "rows: events". @param {string} name */
-const place = (name) => name.replace(".", ": ").replaceAll("_", " ");
+/** What the stores hold under names of their own. @type {Record<string, string>} */
+const PLACES = {
+  "objects.profile_versions": "Versions of your memory",
+  "rows.turns": "Questions and answers",
+  "rows.events": "Recorded messages",
+  "rows.windows": "Notes on what was learned from messages",
+  "rows.provenance": "Quotes and where they come from",
+  "rows.contact_aliases": "Names and addresses of contacts",
+  "rows.term_frequencies": "Search index: words",
+  "rows.term_totals": "Search index: counts of words",
+  "rows.effects": "Notes on what was applied",
+  "rows.model_usage": "Usage details",
+  "rows.record_owners": "Notes on whose records these are",
+  "rows.user_counters": "Counters",
+  "rows.user_preferences": "Your choice under “On or off”",
+};
+
+/** `rows.contact_changes` to "Contact changes", `vectors.facts` to "Search index by meaning: facts". @param {string} name */
+function place(name) {
+  const [store, what = store] = name.split(".");
+  const words = what.replaceAll("_", " ");
+  if (store === "vectors") return `Search index by meaning: ${words}`;
+  return PLACES[name] ?? words.charAt(0).toUpperCase() + words.slice(1);
+}
 
 /** @param {string[]} found */
 function problems(found) {

@@ -176,7 +176,8 @@ export function startEditor({ user, onStored }) {
   /** Says so where a text is too long to be saved. */
   function checkSize(text = field.value) {
     const bytes = bytesOf(text);
-    const told = bytes > MAX_BYTES ? say.tooLong(bytes) : "";
+    // What is stored may be longer than what was sent: headings were put in. That is no fault of the person.
+    const told = bytes > MAX_BYTES && isDirty() ? say.tooLong(bytes) : "";
     const [place, input] = merging ? [byId("merged-problem"), byId("merged")] : [byId("document-problem"), field];
     place.textContent = told;
     if (told) input.setAttribute("aria-invalid", "true");
@@ -250,6 +251,7 @@ export function startEditor({ user, onStored }) {
     problem.replaceChildren(errorNotice(say.saveFailed, text, retry));
     enter("save-error");
     byId("discard").hidden = false;
+    problem.scrollIntoView({ block: "nearest" });
     return undefined;
   }
 

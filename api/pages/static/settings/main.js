@@ -30,6 +30,8 @@ startData({
     history.load();
     preference.load();
     remembered.load();
+    // The choice is forgotten too, and may have been why it was off.
+    showWhetherOff();
   },
 });
 

@@ -11,6 +11,7 @@ const REASONS = {
   space_off: ["The “Context memory” switch of this space is off.", "An administrator of the space can switch it on."],
   web_search_on: ["This space searches the web, and memory is not used beside it.", "An administrator can switch web search off."],
   user_opted_out: ["You have switched it off.", "You can switch it on below, under “On or off”."],
+  being_forgotten: ["Everything of yours is being deleted, and what was still on its way too.", "Once that has ended, new things can be remembered again."],
   root_clash: ["Your company has more than one folder for memories, so none is used.", "An administrator has to rename or remove all but one."],
 };
 
@@ -32,6 +33,6 @@ function notice(reasons) {
     { class: "notice warning", id: "off-notice" },
     el("h2", {}, say.off),
     el("ul", {}, reasons.map((reason) => el("li", {}, (REASONS[reason.code] ?? [reason.message, reason.remedy]).join(" ")))),
-    el("p", {}, say.offHint),
+    reasons.some((reason) => reason.code === "being_forgotten") ? null : el("p", {}, say.offHint),
   );
 }

@@ -52,7 +52,7 @@ function facts(mayWrite) {
     keeps: () => false,
     body: (fact) => [
       el("p", { class: "item-title" }, fact.statement),
-      el("p", { class: "item-facts" }, el("span", { class: "tag" }, fact.kind), fact.team ? el("span", { class: "tag" }, `Team ${fact.team}`) : null, el("span", {}, "since ", timeElement(fact.observed_at))),
+      el("p", { class: "item-facts" }, fact.kind === "fact" ? null : el("span", { class: "tag" }, fact.kind), fact.team ? el("span", { class: "tag" }, `Team ${fact.team}`) : null, el("span", {}, "since ", timeElement(fact.observed_at))),
     ],
     sources: (fact) => withSpeakers(fact.sources ?? []),
     forgetPath: (fact) => `/v1/facts/${encodeURIComponent(fact.fact_id)}${fact.team ? `?team=${encodeURIComponent(fact.team)}` : ""}`,

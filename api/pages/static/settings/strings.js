@@ -50,7 +50,7 @@ export const say = {
   nothingInSection: "Nothing here yet",
 
   budget: (/** @type {number} */ used, /** @type {number} */ most) =>
-    `${number(used)} of ${number(most)} tokens, ${Math.round((used / most) * 100)} %`,
+    `${number(used)} of ${number(most)} tokens, ${number(Math.round((used / most) * 100))} %`,
   budgetUnknown: "not counted yet",
   overBudget:
     "This is over the budget. You can save it; when it is used for an answer it will be shortened, oldest topics first, and the next change that the assistant makes condenses it.",
