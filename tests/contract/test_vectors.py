@@ -341,6 +341,46 @@ async def test_deleting_one_owner_leaves_all_others(index: VectorIndex) -> None:
     assert len(await index.query("facts", ask(*near, words={1: 1.0}))) == 4
 
 
+async def test_the_files_of_the_embedded_engine_name_a_deleted_owner_no_more(tmp_path: Path) -> None:
+    """Not in the segments, not in the log; what others have is as it was, also what they write meanwhile."""
+    index, gone, others = EdgeVectors(tmp_path), "acme/u/ada", ("acme/u/bob", "acme/t/ada")
+    await index.ensure(SPEC)
+    dense = [(1.0, 0.0, 0.0), (0.6, 0.8, 0.0)]
+    points = [point(n, gone, words={1: 1.0}, dense=dense[n % 2], note=f"secret{n}") for n in range(300)]
+    points += [point(300 + n, others[n % 2], words={1: 1.0 + n}, dense=dense[n % 2], note=f"kept{n}") for n in range(300)]
+    await index.upsert("facts", points)
+    await index.delete("facts", [pid(number) for number in range(50)])  # one by one, before
+
+    def held(*words: str) -> list[str]:
+        files = [file for file in tmp_path.rglob("*") if file.is_file()]
+        return [f"{word} in {file.name}" for file in files for word in words if word.encode() in file.read_bytes()]
+
+    async def seen() -> list[object]:
+        found = [await index.query("facts", ask(*others, words={1: 1.0}, dense=dense[0]))]
+        found += [await index.scroll("facts", owner=owner) for owner in others]
+        return [(hit.point_id, round(hit.score, 4), dict(hit.payload)) for hits in found for hit in hits]
+
+    before = await seen()
+    assert held(gone, "secret7")
+    new = [point(1_000 + n, "acme/u/new", words={2: 1.0}) for n in range(40)]
+    searches = [index.query("facts", ask(*others, words={1: 1.0}, dense=dense[0])) for _ in range(40)]
+    await asyncio.gather(*(index.upsert("facts", [one]) for one in new), index.delete_owner("facts", gone), *searches)
+    assert held(gone, "secret") == []
+    assert await index.count("facts", owner="acme/u/new") == len(new)
+    await index.delete_owner("facts", "acme/u/new")
+    assert await seen() == before
+    assert await index.missing_indexes(SPEC) == []
+    await index.aclose()
+    # A crash between the two moves.
+    (tmp_path / "facts").rename(tmp_path / "facts.new")
+    (tmp_path / "facts.old").mkdir()
+    (tmp_path / "facts.old" / "page").write_text("secret")
+    again = EdgeVectors(tmp_path)
+    assert await again.count("facts") == 300
+    await again.aclose()
+    assert held(gone, "secret") == []
+
+
 async def test_a_deleted_point_is_not_found_and_an_unknown_id_is_no_error(index: VectorIndex) -> None:
     await index.ensure(SPEC)
     await index.upsert("facts", [point(1, dense=(1.0, 0.0, 0.0)), point(2, dense=(1.0, 0.0, 0.0))])

@@ -87,7 +87,7 @@ async def executions(client: Client, tenant: str, erasure_id: str) -> AsyncGener
 async def places(stack: Stack, tenant: str, erasure_id: str) -> AsyncGenerator[tuple[str, str]]:
     for where, value in cells(stack.settings.data_dir / "afterturn.db"):
         yield where, value
-    for file in stack.settings.data_dir.glob("*"):
+    for file in stack.settings.data_dir.rglob("*"):  # also those of the vectors
         if file.is_file():
             yield f"the file {file.name}", file.read_bytes().decode("latin-1")
     for where, data in await asyncio.to_thread(lambda: list(stored(stack.settings))):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import mmap
 import shutil
 import threading
 import uuid
@@ -53,7 +54,10 @@ SIDECAR: Final = "afterturn.json"
 """File in a shard's folder: dimension and model of its dense vectors."""
 MAX_WAITING: Final = 2_000
 OPEN_TIMEOUT_S: Final = 60.0
-"""Making a collection, or loading one whose log is replayed."""
+"""Making a collection, loading one whose log is replayed, or writing one anew."""
+
+MAX_REWRITTEN: Final = 200_000
+"""Points of a collection that is written anew for an erasure: some ten seconds, while others who write wait."""
 
 _FLUSH_AFTER = 2_000
 """Changed points after which the shard is flushed, so that its log can be cut and a start replays little."""
@@ -91,7 +95,11 @@ class EdgeVectors:
         self._lock = FolderLock(folder, owner=owner, what=f"the vectors in {folder} are", way_out=_WAY_OUT)
         self._threads = ThreadPoolExecutor(threads, "afterturn-vectors")
         self._guard = threading.RLock()
+        self._changing = threading.RLock()
+        """Of those who write, one at a time: nothing is written to a collection that is being replaced. Taken before the guard."""
         self._open: dict[str, _Open] = {}
+        self._replaced = 0
+        """Collections so far that another one took the place of."""
         self._waiting = 0
         self._closed = False
 
@@ -116,7 +124,12 @@ class EdgeVectors:
 
     async def recreate(self, collection: CollectionSpec) -> None:
         check_spec(collection)
-        await self._run(lambda: self._make(collection), timeout_s=OPEN_TIMEOUT_S)
+
+        def work() -> None:
+            with self._changing:
+                self._make(collection)
+
+        await self._run(work, timeout_s=OPEN_TIMEOUT_S)
 
     def _ensure(self, spec: CollectionSpec) -> None:
         with self._guard:
@@ -129,26 +142,33 @@ class EdgeVectors:
                 raise wrong
             _index(opened.shard, spec)
 
-    def _make(self, spec: CollectionSpec) -> None:
-        """Made complete beside its place and moved there: a crash leaves the old collection, or none, never half of one."""
+    def _make(self, spec: CollectionSpec, fill: Callable[[qdrant.EdgeShard], None] | None = None) -> None:
+        """Made complete beside its place and moved there: a crash leaves the old collection or the new one, never half of one."""
         with self._guard:
             self._own_folder()
-            place, fresh, old = (self._folder / f"{spec.name}{suffix}" for suffix in ("", ".new", ".old"))
+            place, fresh, old = self._places(spec.name)
             for leftover in (fresh, old):
                 shutil.rmtree(leftover, ignore_errors=True)
             shard = qdrant.EdgeShard.create(str(fresh), _config(spec))
             _index(shard, spec)
+            if fill is not None:
+                fill(shard)
             shard.flush()
             shard.close()
             (fresh / SIDECAR).write_text(sidecar_text(spec), "utf-8")
             opened = self._open.pop(spec.name, None)
             if opened is not None:
+                self._replaced += 1
                 opened.shard.close()
             if place.exists():
                 place.rename(old)
             fresh.rename(place)
             self._open[spec.name] = self._load(spec.name)
             shutil.rmtree(old, ignore_errors=True)
+
+    def _places(self, name: str) -> tuple[Path, Path, Path]:
+        """Of the collection, of the one that is to take its place, and of the one that was there before."""
+        return self._folder / name, self._folder / f"{name}.new", self._folder / f"{name}.old"
 
     def _own_folder(self) -> None:
         with self._guard:
@@ -164,9 +184,14 @@ class EdgeVectors:
         with self._guard:
             self._own_folder()
             if name not in self._open:
-                if not (self._folder / name / SIDECAR).exists():
+                place, fresh, old = self._places(name)
+                if not place.exists() and (fresh / SIDECAR).exists():
+                    fresh.rename(place)  # a crash on its way there
+                if not (place / SIDECAR).exists():
                     return None
                 self._open[name] = self._load(name)
+                for leftover in (fresh, old):
+                    shutil.rmtree(leftover, ignore_errors=True)
             return self._open[name]
 
     def _get(self, name: str) -> _Open:
@@ -196,7 +221,7 @@ class EdgeVectors:
                 raise wrong_dimension(collection)
             for start in range(0, len(points), BATCH):
                 batch = [_engine_point(point) for point in points[start : start + BATCH]]
-                self._change(opened, qdrant.UpdateOperation.upsert_points(batch), len(batch))
+                self._change(collection, qdrant.UpdateOperation.upsert_points(batch), len(batch))
 
         await self._run(work)
 
@@ -205,26 +230,46 @@ class EdgeVectors:
         ids: list[qdrant.PointId] = [check_id(point_id) for point_id in point_ids]
 
         def work() -> None:
-            opened = self._get(collection)
+            self._get(collection)
             if ids:
-                self._change(opened, qdrant.UpdateOperation.delete_points(ids), len(ids))
+                self._change(collection, qdrant.UpdateOperation.delete_points(ids), len(ids))
 
         await self._run(work)
 
     async def delete_owner(self, collection: str, owner: str) -> None:
         check_name(collection)
-        await self._run(
-            lambda: self._change(
-                self._get(collection), qdrant.UpdateOperation.delete_points_by_filter(_filter((owner,))), _FLUSH_AFTER
-            )
-        )
+        await self._run(lambda: self._delete_owner(collection, owner), timeout_s=OPEN_TIMEOUT_S)
 
-    def _change(self, opened: _Open, operation: qdrant.UpdateOperation, size: int) -> None:
-        opened.shard.update(operation)
-        opened.unflushed += size
-        if opened.unflushed >= _FLUSH_AFTER:
-            opened.unflushed = 0
-            opened.shard.flush()
+    def _delete_owner(self, name: str, owner: str) -> None:
+        """A deleted point stays in the engine's files and in its log, with its vectors: they are written anew where they still name
+        the owner. Repeated after a crash or a time-out it goes on, or finds nothing to do."""
+        with self._changing:
+            self._change(name, qdrant.UpdateOperation.delete_points_by_filter(_filter((owner,))), _FLUSH_AFTER)
+            if not _names(self._folder / name, owner):
+                return
+            opened = self._get(name)
+            count = opened.shard.count(qdrant.CountRequest(exact=True))
+            if count > MAX_REWRITTEN:
+                logger.warning(
+                    "the files of %s keep copies of deleted vectors: with %d points it is too large to be written anew; "
+                    "`afterturn reindex` does it",
+                    name,
+                    count,
+                )
+                return
+            kinds = {schema: kind for kind, schema in _INDEX_PARAMS.items()}
+            indexes = {field: kinds[info.data_type] for field, info in opened.shard.info().payload_schema.items()}
+            spec = CollectionSpec(name, opened.dimension, opened.model, indexes)
+            self._make(spec, lambda fresh: _copy(opened.shard, fresh))
+
+    def _change(self, collection: str, operation: qdrant.UpdateOperation, size: int) -> None:
+        with self._changing:
+            opened = self._get(collection)
+            opened.shard.update(operation)
+            opened.unflushed += size
+            if opened.unflushed >= _FLUSH_AFTER:
+                opened.unflushed = 0
+                opened.shard.flush()
 
     # ------------------------------------------------------------------------------------------------------------- reading
 
@@ -316,7 +361,14 @@ class EdgeVectors:
 
     def _perform(self, work: Callable[[], T]) -> T:
         try:
-            return work()
+            replaced = self._replaced
+            try:
+                return work()
+            except Exception:
+                # Under its feet the collection was written anew. Every call can be repeated.
+                if self._replaced == replaced:
+                    raise
+                return work()
         except AfterturnError:
             raise
         except OSError as error:
@@ -355,6 +407,29 @@ def _index(shard: qdrant.EdgeShard, spec: CollectionSpec) -> None:
             shard.update(qdrant.UpdateOperation.delete_field_index(field))
         params = qdrant.KeywordIndexParams(is_tenant=True) if field == PAYLOAD_OWNER else wanted
         shard.update(qdrant.UpdateOperation.create_field_index(field, params))
+
+
+def _copy(source: qdrant.EdgeShard, target: qdrant.EdgeShard) -> None:
+    offset: Any = None
+    while True:
+        request = qdrant.ScrollRequest(offset=offset, limit=BATCH, with_payload=True, with_vector=True)
+        records, offset = source.scroll(request)
+        points = [qdrant.Point(record.id, record.vector or {}, record.payload or {}) for record in records]  # pyright: ignore[reportArgumentType]
+        if points:
+            target.update(qdrant.UpdateOperation.upsert_points(points))
+        if offset is None:
+            return
+
+
+def _names(folder: Path, owner: str) -> bool:
+    """Whether a file of the collection holds the owner's path, or one that begins like it."""
+    needle = owner.encode()
+    for file in folder.rglob("*"):
+        if file.is_file() and file.stat().st_size:
+            with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                if data.find(needle) >= 0:
+                    return True
+    return False
 
 
 def _engine_sparse(vector: SparseVector) -> qdrant.SparseVector:

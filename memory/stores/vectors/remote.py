@@ -26,7 +26,7 @@ from memory.stores.vectors.rules import (
 URL: Final = "AFTERTURN_VECTOR_SERVICE_URL"
 KEY: Final = "AFTERTURN_VECTOR_API_KEY"
 SETUP_TIMEOUT_S: Final = 65.0
-"""Making or loading a collection; the service's own bound ends first."""
+"""Making or loading a collection, or writing one anew; the service's own bound ends first."""
 _ANSWER_S = 1.0
 """The service's own time-out says more than ours, so it gets a moment to arrive."""
 
@@ -66,7 +66,7 @@ class RemoteVectorIndex:
 
     async def delete_owner(self, collection: str, owner: str) -> None:
         check_name(collection)
-        await self._call(calls.DeleteOwner(collection=collection, owner=owner))
+        await self._call(calls.DeleteOwner(collection=collection, owner=owner), SETUP_TIMEOUT_S)
 
     async def query(self, collection: str, query: VectorQuery) -> Sequence[Hit]:
         check_name(collection)
