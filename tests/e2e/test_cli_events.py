@@ -392,7 +392,7 @@ def test_a_user_is_forgotten_after_a_typed_confirmation(shell: Shell) -> None:
     assert shown["counts"]["rows.events"] == 1
     assert shown["requested_by"] == "command line"
     shown_to_people = shell.run("forget", "--status", erasure[1])
-    assert re.search(r"^rows\.events +1$", shown_to_people.out, re.MULTILINE), shown_to_people.out
+    assert re.search(r"^rows\.events\s+1$", shown_to_people.out, re.MULTILINE), shown_to_people.out
     unknown = shell.run("forget", "--status", "nothing")
     assert unknown.code == 2
     assert "there is no erasure 'nothing' of this company" in unknown.complaint
