@@ -14,7 +14,7 @@ from memory.model.event import MessageEvent
 from memory.model.owner import Owner
 from memory.model.scope import Scope
 from memory.ports import PAYLOAD_OWNER, DocumentSource, Hit, IndexDocument, WindowLedger
-from memory.retrieval.documents import PAYLOAD_EMBEDDED, PAYLOAD_REVISION, Documents, point_id
+from memory.retrieval.documents import BATCH, PAYLOAD_EMBEDDED, PAYLOAD_REVISION, Documents, point_id
 from memory.retrieval.events import KIND, EventIndex
 from memory.retrieval.messages import EMBEDDED
 
@@ -122,7 +122,12 @@ async def _compare_owner(
         report.add(why, kind, sum(one == why for one in wrong.values()))
     if repair and wrong:
         known = {point_id(owner, kind, row.document_id): row for row in rows}
-        await documents.write(kind, [row for key, row in known.items() if key in wrong])
+        due = [row for key, row in known.items() if key in wrong]
+        for start in range(0, len(due), BATCH):
+            # Embedding thousands takes minutes. An owner who was deleted meanwhile gets no points again.
+            if not await _has_rows(source, owner.path):
+                return
+            await documents.write(kind, due[start : start + BATCH])
         gone = [key for key in wrong if key not in known]
         if gone:
             await documents.index.delete(documents.spec(kind).name, gone)
@@ -177,14 +182,18 @@ async def _remove_ownerless(
         for hit in page:
             path = str(hit.payload.get(PAYLOAD_OWNER, ""))
             if path not in known:
-                first = await source.documents(after=(path, _BEFORE_ALL), limit=1)
-                known[path] = bool(first) and first[0].owner.path == path
+                known[path] = await _has_rows(source, path)
             if not known[path]:
                 orphans.append(hit.point_id)
         report.add("orphaned", kind, len(orphans))
         if repair and orphans:
             await documents.index.delete(documents.spec(kind).name, orphans)
             report.add("repaired", kind, len(orphans))
+
+
+async def _has_rows(source: DocumentSource, path: str) -> bool:
+    first = await source.documents(after=(path, _BEFORE_ALL), limit=1)
+    return bool(first) and first[0].owner.path == path
 
 
 def _place(row: IndexDocument) -> Place:

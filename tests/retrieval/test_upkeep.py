@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -19,7 +20,7 @@ from memory.model.window import Window, WindowState
 from memory.model.window_steps import ReconcileInput, ReconcilePlace, ReconcileReply
 from memory.ports import Expirable, Point, SparseVector, TermStatistics, WindowResult
 from memory.retrieval import Cursor
-from memory.retrieval.documents import point_id
+from memory.retrieval.documents import BATCH, point_id
 from tests.activities.test_window_plan import RULES
 from tests.retrieval.conftest import ToyEmbedder, World
 from tests.support.records import ANN, ANNS, BOB, BOBS, NOW
@@ -60,6 +61,26 @@ class TestReconcile:
         assert (report.repaired["facts"], report.repaired["events"]) == (1, 3)
         assert "f1" in await world.find_facts("number1")
         assert (await world.index.reconcile(limit=10_000)).drift == 0
+
+    async def test_an_owner_who_is_deleted_meanwhile_gets_no_more_points(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for number in range(BATCH + 6):
+            await world.add_fact(f"f{number:03}", f"fact number{number}")
+        await world.index.sync_documents(None)
+        await world.vectors.delete_owner("afterturn_facts", ANNS.path)
+        real, written = world.vectors.upsert, list[int]()
+
+        async def deleted_meanwhile(collection: str, points: Sequence[Point]) -> None:
+            await world.tables.erasures.erase_rows(ANN)
+            written.append(len(points))
+            await real(collection, points)
+
+        monkeypatch.setattr(world.vectors, "upsert", deleted_meanwhile)
+        await world.index.reconcile(limit=10_000)
+        # The batch under way is what an erasure waits for; the look at points without an owner takes it too.
+        assert written == [BATCH]
+        assert await world.points("facts") == 0
 
     async def test_what_has_no_row_goes(self, world: World) -> None:
         await filled(world)
