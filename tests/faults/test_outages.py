@@ -221,7 +221,8 @@ async def test_postgresql_is_stopped_and_started_again(
         await asyncio.to_thread(postgres_server.stop)
 
     async def back() -> None:
-        await asyncio.to_thread(postgres_server.start)
+        # In this thread: the server ends with the thread that started it, and other tests use it too.
+        postgres_server.start()
 
     outage = Outage(
         away=away,
