@@ -335,7 +335,7 @@ async def test_error_bodies_that_are_not_json(model: ChatModel, model_stub: Mode
         ({"Retry-After": "3"}, 3, 3),
         ({"retry-after-ms": "1500"}, 1.5, 1.5),
         ({"Retry-After": "100000"}, 600, 600),
-        ({"Retry-After": format_datetime(datetime.now(UTC) + timedelta(seconds=500), usegmt=True)}, 1, 500),
+        ({"Retry-After": format_datetime(datetime.now(UTC) + timedelta(hours=6), usegmt=True)}, 1, 21_600),
     ],
 )
 async def test_retry_after(model: ChatModel, model_stub: ModelStub, headers: dict[str, str], low: float, high: float) -> None:

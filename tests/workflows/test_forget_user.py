@@ -45,7 +45,8 @@ async def test_a_second_pass_finds_nothing_and_then_it_is_done(temporal_client: 
     result = await forgotten(temporal_client, world)
     assert (result.state, result.passes, result.problems) == (ErasureState.DONE, 2, ())
     assert result.counts == {"rows.things": 2, "vectors.things": 2, "objects.things": 2}
-    assert [mark.state for mark in world.marks] == [ErasureState.ERASED, ErasureState.DONE]
+    # Any step may be done twice: a busy machine can lose its first answer.
+    assert list(dict.fromkeys(mark.state for mark in world.marks)) == [ErasureState.ERASED, ErasureState.DONE]
     first_mark, last = world.calls.index("mark:erased"), world.calls.index("mark:done")
     assert {f"erase:{store}" for store in ("rows", "vectors", "objects")} <= set(world.calls[:first_mark])
     assert world.calls[:2] == ["begin", "stop"]
@@ -105,7 +106,7 @@ async def test_where_somebody_goes_on_writing_it_fails_and_is_not_done(temporal_
         await asyncio.wait_for(forgotten(temporal_client, world), 60)
     assert isinstance(caught.value.cause, ApplicationError)
     assert caught.value.cause.type == "StillWritten"
-    assert [mark.state for mark in world.marks] == [ErasureState.ERASED]
+    assert {mark.state for mark in world.marks} == {ErasureState.ERASED}
 
 
 async def test_a_step_is_given_up_after_its_time_and_the_run_fails(temporal_client: Client) -> None:
