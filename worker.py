@@ -7,7 +7,6 @@ SIGINT, lets running activities finish for ``graceful_shutdown_s`` and exits.
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -40,6 +39,7 @@ from starter.metrics import metrics_runtime
 from starter.search import open_search, stores_of
 from starter.signals import TurnSignaller
 from starter.temporal import connect, ensure_search_attributes
+from starter.until_told import until_told
 from starter.window_signals import WindowWaker
 from workflows import WORKFLOWS, policies
 from workflows.sandbox import workflow_runner
@@ -241,20 +241,7 @@ async def run_worker(settings: Settings, queues: Sequence[str] = QUEUES) -> None
 
     Raises what ``check_dependencies`` and ``metrics_runtime`` raise.
     """
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101
-    stop = asyncio.Event()
-    working = False
-
-    def end() -> None:
-        if not working and not stop.is_set():
-            task.cancel()
-        stop.set()
-
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, end)
-    try:
+    async with until_told() as told:
         runtime = await asyncio.to_thread(metrics_runtime, settings)
         client = await connect(settings, runtime=runtime)
         async with open_collaborators(settings, client) as parts:
@@ -263,15 +250,11 @@ async def run_worker(settings: Settings, queues: Sequence[str] = QUEUES) -> None
                 await stack.enter_async_context(announced(parts.processes, kind="worker", settings=settings))
                 for worker in build_workers(client, settings, build_activities(parts), queues):
                     await stack.enter_async_context(worker)
-                working = True
+                told.ready()
                 names, metrics = ",".join(queues), settings.metrics_address or "off"
                 _log.info("worker_started", queues=names, model=settings.language_model, metrics=metrics)
-                await stop.wait()
+                await told.wait()
                 _log.info("worker_stopping", grace_s=settings.graceful_shutdown_s)
-    except asyncio.CancelledError:
-        if working or not stop.is_set():
-            raise
-        task.uncancel()
     _log.info("worker_stopped")
 
 

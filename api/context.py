@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
-from temporalio.client import Client
 
 from api.auth.setup import Access
 from memory.model.access import Principal
@@ -44,7 +43,6 @@ class ApiContext:
     processes: Processes
     spaces: SpaceRecords
     reports: Reports
-    temporal: Callable[[], Awaitable[Client]]
     authenticators: Sequence[Authenticator] = ()
     access: Access = field(default_factory=Access)
     probes: Mapping[str, Callable[[], Awaitable[object]]] = field(default_factory=dict[str, Callable[[], Awaitable[object]]])

@@ -45,14 +45,12 @@ async def dev_api(settings: Settings, client: Client, parts: Collaborators, *, l
     base = base_url(settings)
     local = LocalIssuer(base)
     tables = build_tables(settings)
-    shared = shared_parts(parts, client)
-    memory = telling_client(settings, shared, tables.notices)
+    memory = telling_client(settings, shared_parts(parts, client), tables.notices)
     access = build_access(settings, tokens=tables.tokens, directory=tables.directory, local=local)
     context = build_context(
         settings,
         tables,
         memory,
-        shared.temporal,
         access=access,
         profiles=parts.profiles,
         close=(access.aclose, memory.aclose, tables.aclose),

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
 import structlog
 from fastapi import FastAPI
-from temporalio.client import Client
 
 from api.app import create_app
 from api.auth.setup import Access, build_access, check_access
@@ -30,6 +26,7 @@ from starter.client_parts import build_parts
 from starter.heartbeat import announced
 from starter.notice_box_relay import telling_client
 from starter.temporal import temporal_errors
+from starter.until_told import until_told
 
 NAME: Final = "the API"
 _log = structlog.get_logger("afterturn.api")
@@ -39,7 +36,6 @@ def build_context(
     settings: Settings,
     tables: Tables,
     memory: MemoryClient,
-    temporal: Callable[[], Awaitable[Client]],
     *,
     access: Access | None = None,
     authenticators: Sequence[Authenticator] | None = None,
@@ -65,19 +61,16 @@ def build_context(
         processes=tables.processes,
         spaces=tables.spaces,
         reports=tables.reports,
-        temporal=temporal,
         authenticators=access.authenticators if authenticators is None else authenticators,
         access=access,
-        probes=_probes(tables, profiles, temporal),
+        probes=_probes(tables, profiles, memory),
         close=close,
     )
 
 
-def _probes(
-    tables: Tables, profiles: Profiles | None, temporal: Callable[[], Awaitable[Client]]
-) -> Mapping[str, Callable[[], Awaitable[object]]]:
+def _probes(tables: Tables, profiles: Profiles | None, memory: MemoryClient) -> Mapping[str, Callable[[], Awaitable[object]]]:
     async def temporal_answers() -> None:
-        client = await temporal()
+        client = await memory.temporal_client()
         with temporal_errors("the health check"):
             await client.service_client.check_health()
 
@@ -125,20 +118,7 @@ async def run_api(settings: Settings) -> None:
         InvalidSettings: one line: a setting, or a database of another schema.
         MemoryUnavailable: the address is taken.
     """
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101
-    stop = asyncio.Event()
-    serving_now = False
-
-    def end() -> None:
-        if not serving_now and not stop.is_set():
-            task.cancel()
-        stop.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end)
-    try:
+    async with until_told() as told:
         check_access(settings)
         context = await _own_context(settings)
         place = split_address(settings.api_address)
@@ -149,14 +129,10 @@ async def run_api(settings: Settings) -> None:
             serving_api(app, settings, host=place[0], port=place[1], grace_s=grace_s) as address,
             announced(context.processes, kind="api", settings=settings),
         ):
-            serving_now = True
+            told.ready()
             _log.info("api_started", address=address, sign_in="on" if context.access.sign_in else "off")
-            await stop.wait()
+            await told.wait()
             _log.info("api_stopping", grace_s=grace_s)
-    except asyncio.CancelledError:
-        if serving_now or not stop.is_set():
-            raise
-        task.uncancel()
     _log.info("api_stopped")
 
 
@@ -164,16 +140,7 @@ async def _own_context(settings: Settings) -> ApiContext:
     """Over adapters of this process alone, which the application closes. Raises InvalidSettings."""
     tables = build_tables(settings)
     parts = build_parts(settings, tables)
-    connecting = asyncio.Lock()
-    connected: list[Client] = []
-
-    async def temporal() -> Client:
-        async with connecting:
-            if not connected:
-                connected.append(await parts.temporal())
-            return connected[0]
-
-    memory = telling_client(settings, replace(parts, temporal=temporal), tables.notices)
+    memory = telling_client(settings, parts, tables.notices)
     access = build_access(settings, tokens=tables.tokens, directory=tables.directory)
     try:
         parts.models.model(settings.language_model)
@@ -186,7 +153,6 @@ async def _own_context(settings: Settings) -> ApiContext:
         settings,
         tables,
         memory,
-        temporal,
         access=access,
         profiles=parts.profiles,
         close=(access.aclose, memory.aclose),

@@ -119,7 +119,7 @@ class EventStream(EventSourceResponse):
     async def _run(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         sending = asyncio.create_task(self._send_all(send))
-        gone = asyncio.create_task(_gone(receive))
+        gone = asyncio.create_task(gone_client(receive))
         stopping = asyncio.create_task(self._streams.stopping.wait())
         tasks: set[asyncio.Task[Any]] = {sending, gone, stopping}
         try:
@@ -168,7 +168,8 @@ class EventStream(EventSourceResponse):
                 await asyncio.gather(task, return_exceptions=True)
 
 
-async def _gone(receive: Receive) -> None:
+async def gone_client(receive: Receive) -> None:
+    """Returns when the client has gone away."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -190,11 +191,12 @@ def install(app: FastAPI) -> None:
     app.state.readers = asyncio.Semaphore(READERS)
 
 
-def streams_of(request: Request) -> Streams:
+async def _streams(request: Request) -> Streams:
+    """Async: see :mod:`api.context`."""
     return request.app.state.streams
 
 
-OpenStreams = Annotated[Streams, Depends(streams_of)]
+OpenStreams = Annotated[Streams, Depends(_streams)]
 
 
 def last_number(last_event_id: str | None) -> int | None:

@@ -106,7 +106,7 @@ class MemoryClient(ProfileMethods, ForgetMethods):
         self._parts = parts
         self._temporal: Client | None = None
         self._signaller: TurnSignaller | None = None
-        self._window_waker = WindowWaker(self._connected)
+        self._window_waker = WindowWaker(self.temporal_client)
         self._connecting = asyncio.Lock()
         self._started = self._closed = False
         self._warming: asyncio.Task[None] | None = None
@@ -137,10 +137,10 @@ class MemoryClient(ProfileMethods, ForgetMethods):
             contacts=parts.stores.contacts,
             loops=parts.loops,
             waker=self._window_waker,
-            temporal=self._connected,
+            temporal=self.temporal_client,
         )
         self.roots = Roots(parts.directory, parts.profiles.is_unused)
-        loops = Loops(settings, store=parts.loops, directory=parts.directory, temporal=self._connected)
+        loops = Loops(settings, store=parts.loops, directory=parts.directory, temporal=self.temporal_client)
         self.knowledge = Knowledge(loops, parts.knowledge, parts.directory)
         records = Records(directory=parts.directory, stores=parts.stores, index=parts.index, usage=parts.usage, loops=loops)
         self.contacts, self.tasks = records.contacts, records.tasks
@@ -158,14 +158,14 @@ class MemoryClient(ProfileMethods, ForgetMethods):
         self.route = records.route
         self.set_teams = records.set_teams
         self.teams = records.teams
-        self._forgetting = Forgetting(parts.erasures, temporal=self._connected, forgotten=self._forgotten)
+        self._forgetting = Forgetting(parts.erasures, temporal=self.temporal_client, forgotten=self._forgotten)
         self._handles = Handles(
             settings,
             directory=parts.directory,
             log=parts.log,
             profiles=parts.profiles,
             loader=self._loader,
-            temporal=self._connected,
+            temporal=self.temporal_client,
             wake=self._wake,
         )
 
@@ -303,7 +303,8 @@ class MemoryClient(ProfileMethods, ForgetMethods):
             self._warming = asyncio.create_task(self._loader.warm_up(), name="afterturn warm-up")
             self._recorder.drainer.start()
 
-    async def _connected(self) -> Client:
+    async def temporal_client(self) -> Client:
+        """The connection that this client works with, made at first use. Raises InvalidSettings, MemoryUnavailable."""
         if self._temporal is None:
             async with self._connecting:
                 if self._temporal is None:
@@ -315,7 +316,7 @@ class MemoryClient(ProfileMethods, ForgetMethods):
         """Tell a workflow of turns; None, or why it was not told (yet): the sweeper does it then. Never raises."""
 
         async def signal() -> None:
-            await self._connected()
+            await self.temporal_client()
             assert self._signaller is not None  # noqa: S101
             await self._signaller.signal(scope, turn_ids)
 

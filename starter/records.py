@@ -118,7 +118,7 @@ class Records:
             teams: team ids.
             read_only: those of them whose tables the user reads and does not write.
 
-        Raises InvalidInput for ids that cannot be used, MemoryUnavailable.
+        Raises InvalidInput for ids that cannot be used, BeingForgotten, MemoryUnavailable.
         """
         if isinstance(teams, str) or isinstance(read_only, str) or len(teams) > MAX_TEAMS:
             raise InvalidInput(f"teams are a list of at most {MAX_TEAMS} team ids")

@@ -99,7 +99,8 @@ class EverythingSearch:
             elif isinstance(result, BaseException):
                 raise result
             else:
-                items += _best(result, words, plain, limit)
+                # Messages may be long: their words are looked for in a thread.
+                items += await asyncio.to_thread(_best, result, words, plain, limit)
         if len(unavailable) == len(searches):
             raise MemoryUnavailable(f"nothing can be searched: {next(iter(unavailable.values()))}")
         return FoundEverywhere(tuple(items), unavailable)

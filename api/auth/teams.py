@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from memory.model.access import Principal
+from memory.model.errors import BeingForgotten
 from memory.model.scope import Scope
 from memory.ports import Directory
 
@@ -43,7 +44,10 @@ class TeamSync:
                 self._known.move_to_end(who)
                 return
         if dict(await self._directory.memberships(scope)) != wanted:
-            await self._directory.set_teams(scope, principal.teams, read_only=principal.read_only_teams)
+            try:
+                await self._directory.set_teams(scope, principal.teams, read_only=principal.read_only_teams)
+            except BeingForgotten:
+                return  # whoever begins anew afterwards has them set then
         self._known[who] = (digest, issued_at, self._clock())
         self._known.move_to_end(who)
         while len(self._known) > MAX_USERS:

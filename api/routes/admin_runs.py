@@ -160,7 +160,7 @@ class _Links:
 async def _links(context: ApiContext) -> _Links:
     web_ui = context.settings.temporal_ui_url
     try:
-        return _Links(web_ui, (await context.temporal()).namespace if web_ui else "")
+        return _Links(web_ui, (await context.memory.temporal_client()).namespace if web_ui else "")
     except AfterturnError:
         return _Links(None, "")
 

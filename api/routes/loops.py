@@ -15,7 +15,7 @@ from api.context import ApiContext, Context
 from api.loop_views import Change, LoopView, Question
 from api.problems import ApiError
 from api.routing import IdempotencyKey, make_router
-from api.streams import OpenStreams, Streams
+from api.streams import OpenStreams, Streams, gone_client
 from memory.model.errors import InvalidInput, MemoryUnavailable
 from memory.model.ids import new_id, short_hash
 from memory.model.knowledge_loop import MAX_REQUEST_BYTES, Loop, LoopState, Operation
@@ -47,7 +47,7 @@ class Waiting:
     async def for_end(self, scope: Scope, handle: SteerableHandle) -> LoopView:
         """The loop as it is when it has ended, the time is over, the client is gone, or the server stops."""
         if self.wait_s > 0:
-            await _first_of(_ended(handle, self.wait_s), _gone(self.request), self.streams.stopping.wait())
+            await _first_of(_ended(handle, self.wait_s), gone_client(self.request.receive), self.streams.stopping.wait())
         loop = await self.context.memory.knowledge.loop(scope, handle.loop_id)
         if loop is None:
             raise ApiError(409, "forgotten", "everything of this user was deleted meanwhile")
@@ -60,7 +60,7 @@ class Waiting:
         return view
 
 
-def _waiting(request: Request, response: Response, context: Context, streams: OpenStreams, wait_s: Wait = 0.0) -> Waiting:
+async def _waiting(request: Request, response: Response, context: Context, streams: OpenStreams, wait_s: Wait = 0.0) -> Waiting:
     return Waiting(request, response, context, streams, wait_s)
 
 
@@ -175,11 +175,6 @@ async def _ended(handle: SteerableHandle, wait_s: float) -> None:
         await handle.result(timeout_s=wait_s)
     except (TimeoutError, MemoryUnavailable):
         return  # the caller is told how it stands
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _first_of(*works: Awaitable[Any]) -> None:

@@ -16,8 +16,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from temporalio.client import Client
-
 from api.app import create_app
 from api.auth.access import USER_HEADER
 from api.auth.service_tokens import ServiceTokenAuthenticator
@@ -111,16 +109,11 @@ async def _token(world: World) -> str:
 @asynccontextmanager
 async def _service(world: World) -> AsyncGenerator[str]:
     """The whole application over the world's client. Without a limit of requests: one caller makes all of them."""
-
-    async def connected() -> Client:
-        return world.client
-
     _log_to_nowhere(world)
     context = build_context(
         world.settings.model_copy(update={"api_rate_per_minute": 0}),
         world.tables,
         world.memory,
-        connected,
         authenticators=(ServiceTokenAuthenticator(world.tables.tokens),),
     )
     async with serving(create_app(context), name="the API", lifespan=True) as address:

@@ -4,10 +4,18 @@ Every adapter of a port passes the port's contract tests in ``tests/contract``. 
 one event loop at once; blocking drivers run in threads inside the adapter. Errors are those of :mod:`memory.model.errors`:
 ``StoreUnavailable`` for a fault that may pass, ``InvalidInput`` for what will not.
 
-``pipeline``: models, object store, event log, directory, notices. ``windows``: the event window's ledger, term statistics, usage.
+``pipeline``: models, event log, directory, notices. ``objects``: the object store.
+``windows``: the event window's ledger, term statistics, usage.
 ``records``: facts, contacts, tasks, guidance, functions. ``vectors``: the vector index and the embedder.
 """
 
+from memory.ports.objects import (
+    ObjectInfo,
+    ObjectStore,
+    ObjectTooLarge,
+    PreconditionFailed,
+    StoredObject,
+)
 from memory.ports.pipeline import (
     Backlog,
     ChatMessage,
@@ -19,15 +27,10 @@ from memory.ports.pipeline import (
     ModelProvider,
     Notice,
     Notifier,
-    ObjectInfo,
-    ObjectStore,
-    ObjectTooLarge,
-    PreconditionFailed,
     PromptPart,
     RecordedEvents,
     RecordedTurn,
     StopReason,
-    StoredObject,
     TokenCounter,
     TurnResult,
     TurnSummary,

@@ -25,7 +25,7 @@ async def rest(
     given |= {**GENEROUS, **s3_server.settings}
     settings = load_settings({}, data_dir=tmp_path_factory.mktemp("rest"), bucket_prefix=unique_bucket_prefix(), **given)
     client = await Client.connect(temporal_server.address, data_converter=pydantic_data_converter)
-    async with running_stack(client, settings) as stack, served_api(stack, client) as served:
+    async with running_stack(client, settings) as stack, served_api(stack) as served:
         yield served
 
 

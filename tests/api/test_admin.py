@@ -107,7 +107,7 @@ async def served(
     given = {"embedder": "none", "temporal_ui_url": "http://ui.test:8233/", "memory_tasks": True, **GENEROUS, **s3_server.settings}
     settings = load_settings({}, data_dir=tmp_path_factory.mktemp("admin"), bucket_prefix=unique_bucket_prefix(), **given)
     client = await Client.connect(temporal_server.address, data_converter=pydantic_data_converter)
-    async with running_stack(client, settings, workers=False) as stack, served_api(stack, client) as running:
+    async with running_stack(client, settings, workers=False) as stack, served_api(stack) as running:
         yield running
 
 
@@ -150,7 +150,7 @@ async def test_a_company_that_is_not_on_the_list_is_told_so(a: Admin) -> None:
     settings = a.api.stack.settings.model_copy(update={"feature_flag": frozenset({"globex"})})
     async with (
         running_stack(a.api.stack.client, settings, workers=False) as stack,
-        served_api(stack, a.api.stack.client) as other,
+        served_api(stack) as other,
     ):
         a, listed = Admin(other, a.tenant), Admin(other, "globex")
         told = await a.get("overview")

@@ -70,7 +70,7 @@ def start_site(s3_server: S3Server, temporal_server: TemporalServer, tmp_path_fa
         faults = Faults()
         async with (
             running_stack(client, settings, model=model, workers=workers, parts=parts) as stack,
-            served_api(stack, client, around=faults.around) as api,
+            served_api(stack, around=faults.around) as api,
         ):
             yield Site(api.base, stack, faults, api.http)
 

@@ -315,13 +315,13 @@ class TestMark:
             lambda: tables.loops.open(ANN, loop),
             lambda: tables.knowledge.write(ANNS, CreateTable("people"), effect="k", now=NOW),
             lambda: tables.directory.set_preference(ANN, allow_user_memory=True),
+            lambda: tables.directory.set_teams(ANN, ["sales"]),
             lambda: tables.windows.open_chunk(ANN, [], chunk_id="chunk-1", categories=(), guidance=None, model=None, now=NOW),
         ]
         for call in refused:
             with pytest.raises(BeingForgotten, match="being deleted"):
                 await call()
         assert await tables.contacts.list(ANN) == []
-        await tables.directory.set_teams(ANN, ["sales"])
         assert await tables.directory.teams(ANN) == []
         # Others, and the team that has her name, go on.
         await tables.directory.set_preference(SIMILAR, allow_user_memory=False)

@@ -90,33 +90,6 @@ def _close_idle() -> None:
         server.close()
 
 
-_MANY = """
-import contextlib, io, json, sys
-from starter.cli import main
-for args in json.load(sys.stdin):
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(args)
-    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
-"""
-
-
-def afterturn_many(commands: Sequence[Sequence[str]], *, data_dir: Path, within_s: float = 120.0) -> list[Done]:
-    """Several commands one after the other in one process: starting Python anew for each is most of the time they take."""
-    done = subprocess.run(
-        [sys.executable, "-c", _MANY],
-        cwd=data_dir.parent,
-        env=environment({"AFTERTURN_DATA_DIR": str(data_dir)}),
-        input=json.dumps(commands).encode(),
-        capture_output=True,
-        timeout=within_s,
-        check=False,
-    )
-    results = [Done(*json.loads(line)) for line in done.stdout.decode().splitlines()]
-    assert len(results) == len(commands), done.stderr.decode()
-    return results
-
-
 @contextmanager
 def running(
     *args: str, data_dir: Path, env: Mapping[str, str] | None = None, until: str, shown: list[str] | None = None

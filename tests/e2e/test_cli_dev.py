@@ -15,7 +15,7 @@ import httpx2
 import psutil
 import pytest
 
-from tests.e2e.command import Done, afterturn, afterturn_many, children, command, running, stop
+from tests.e2e.command import Done, afterturn, children, command, running, stop
 from tests.support.waiting import until
 
 TALK = json.dumps(
@@ -47,8 +47,8 @@ class Dev:
         return done
 
     def each(self, *lines: str) -> list[Done]:
-        """Several commands in one process, words apart by blanks."""
-        return afterturn_many([line.split() for line in lines], data_dir=self.data_dir)
+        """Several commands one after the other, words apart by blanks."""
+        return [afterturn(*line.split(), data_dir=self.data_dir) for line in lines]
 
     def each_ok(self, *lines: str) -> list[Done]:
         results = self.each(*lines)

@@ -6,20 +6,20 @@ import json
 from pathlib import Path
 
 from memory.model.service_token import parse_token
-from tests.e2e.command import afterturn_many
+from tests.e2e.command import afterturn
 
 
 def test_a_token_is_shown_once_listed_without_its_secret_and_revoked(tmp_path: Path) -> None:
     create = ["tokens", "create", "--tenant", "acme", "--name", "the chat"]
-    migrated, plain, told, listed, others = afterturn_many(
-        [
+    migrated, plain, told, listed, others = (
+        afterturn(*words, data_dir=tmp_path / "data")
+        for words in [
             ["migrate"],
             [*create, "--allow", "read,forget", "--expires", "12h"],
             [*create, "--expires", "never", "--json"],
             ["tokens", "list", "--tenant", "acme", "--json"],
             ["tokens", "list", "--tenant", "globex"],
-        ],
-        data_dir=tmp_path / "data",
+        ]
     )
     assert migrated.code == plain.code == 0
     first, second = parse_token(plain.out.strip()), parse_token(told.json["token"])
@@ -35,16 +35,16 @@ def test_a_token_is_shown_once_listed_without_its_secret_and_revoked(tmp_path: P
     assert others.out == "no token\n"
 
     revoke = ["tokens", "revoke", "--yes", "--tenant"]
-    strange, revoked, after, whole, never, allowed = afterturn_many(
-        [
+    strange, revoked, after, whole, never, allowed = (
+        afterturn(*words, data_dir=tmp_path / "data")
+        for words in [
             [*revoke, "globex", first.token_id],
             [*revoke, "acme", first.token_id],
             ["tokens", "list", "--tenant", "acme", "--json"],
             [*revoke, "acme", plain.out.strip()],
             [*create, "--expires", "someday"],
             [*create, "--allow", "everything"],
-        ],
-        data_dir=tmp_path / "data",
+        ]
     )
     assert "no token" in strange.complaint
     assert revoked.out == f"revoked {first.token_id}\n"

@@ -13,7 +13,6 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
-from temporalio.client import Client
 
 from api.app import create_app
 from api.auth.local_issuer import LocalIssuer, sign_in_link
@@ -72,34 +71,27 @@ class StartApi(Protocol):
 
 
 @pytest.fixture
-def api(stack: StartStack, temporal_client: Client) -> StartApi:
+def api(stack: StartStack) -> StartApi:
     """``async with api() as a``: the API is served until the block ends. Options: those of ``stack``."""
 
     @asynccontextmanager
     async def start(**options: Any) -> AsyncGenerator[Api]:
-        async with stack(**options) as behind, served_api(behind, temporal_client) as served:
+        async with stack(**options) as behind, served_api(behind) as served:
             yield served
 
     return start
 
 
 @asynccontextmanager
-async def served_api(
-    behind: Stack, temporal_client: Client, *, around: Callable[[Any], Any] = lambda app: app
-) -> AsyncGenerator[Api]:
+async def served_api(behind: Stack, *, around: Callable[[Any], Any] = lambda app: app) -> AsyncGenerator[Api]:
     """What the fixture ``api`` serves; for fixtures that live longer than one test. ``around``: puts something before the app."""
     settings = behind.settings.model_copy(update=_for_tests(behind.settings))
     tables = build_tables(settings)
-
-    async def connected() -> Client:
-        return temporal_client
-
     access = build_access(settings, tokens=tables.tokens, directory=tables.directory, local=ISSUER)
     context = build_context(
         settings,
         tables,
         behind.memory,
-        connected,
         access=access,
         profiles=behind.parts.profiles,
         close=(access.aclose, tables.aclose),

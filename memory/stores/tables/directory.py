@@ -16,7 +16,7 @@ from memory.model.ids import decode_segment, encode_segment
 from memory.model.scope import Scope
 from memory.ports import Directory
 from memory.stores.tables.engine import Database
-from memory.stores.tables.forgetting import is_forgetting, refuse_while_forgetting
+from memory.stores.tables.forgetting import refuse_while_forgetting
 from memory.stores.tables.rows import ROOTS, SPACES
 from memory.stores.tables.rows_window import TEAM_MEMBERS
 from memory.stores.tables.statements import FACTS, MEMBERSHIPS, writes
@@ -121,8 +121,7 @@ class SqlDirectory(Directory):
         ]
 
         def work(connection: Connection) -> None:
-            if is_forgetting(connection, scope):
-                return
+            refuse_while_forgetting(connection, scope)
             # Of two callers at once, the second takes the place of the first as a whole.
             connection.execute(
                 self._writes.take_numbers,

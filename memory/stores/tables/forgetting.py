@@ -10,12 +10,8 @@ from memory.model.scope import Scope
 from memory.stores.tables.statements import FORGETTING
 
 
-def is_forgetting(connection: Connection, scope: Scope) -> bool:
-    binds = {"b_tenant": scope.tenant, "b_user_hash": user_hash(scope)}
-    return bool(connection.execute(FORGETTING, binds).scalar_one_or_none())
-
-
 def refuse_while_forgetting(connection: Connection, scope: Scope) -> None:
     """Raises BeingForgotten."""
-    if is_forgetting(connection, scope):
+    binds = {"b_tenant": scope.tenant, "b_user_hash": user_hash(scope)}
+    if connection.execute(FORGETTING, binds).scalar_one_or_none():
         raise BeingForgotten
