@@ -24,6 +24,7 @@ from memory.model.category import Category
 from memory.model.errors import InvalidSettings
 from memory.model.knowledge_loop import Limits
 from memory.settings_api import ApiSettings
+from memory.settings_operations import OperationsSettings
 
 PREFIX = "AFTERTURN_"
 DEV_FILE = "dev.json"
@@ -38,7 +39,7 @@ def _flag(name: str) -> AliasChoices:
     return _alias(f"memory_{name.lower()}", f"UNITY_MEMORY_{name}")
 
 
-class Settings(ApiSettings):
+class Settings(ApiSettings, OperationsSettings):
     """All settings; each can be given as ``AFTERTURN_<NAME>`` in the environment. Secrets are never shown."""
 
     model_config = SettingsConfigDict(
