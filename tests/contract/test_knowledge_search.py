@@ -176,9 +176,10 @@ async def test_distances_of_several_references_add_up(world: World) -> None:
 async def test_the_union_of_candidates_is_scored_exactly(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that is near to both and nearest to none is found, though each reference alone names others."""
     monkeypatch.setattr("memory.knowledge.distances.MIN_DEPTH", 3)
-    rows = [{"name": f"a{n}", "about": "red apples", "more": f"{'wxyz'[n % 4]}{n} unlike"} for n in range(3)]
-    rows += [{"name": f"b{n}", "about": f"{'wxyz'[n % 4]}{n} unlike", "more": "green pears"} for n in range(3)]
-    rows += [{"name": "both", "about": "red apples", "more": "green pears"}]
+    rows = [{"name": f"a{n}", "about": "red apples", "more": f"{'wxyz'[n]}{n} unlike"} for n in range(2)]
+    rows += [{"name": f"b{n}", "about": f"{'wxyz'[n]}{n} unlike", "more": "green pears"} for n in range(2)]
+    rows += [{"name": "both", "about": "red apples today", "more": "green pears today"}]
+    rows += [{"name": f"c{n}", "about": f"qqqq {n}", "more": f"vvvv {n}"} for n in range(3)]
     await world.write(CreateTable("Cars"))
     await world.write(AddRows("Cars", rows))
     assert await world.names({"about": "red apples", "more": "green pears"}, k=1) == ["both"]
