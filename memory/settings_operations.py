@@ -21,7 +21,10 @@ class OperationsSettings(BaseSettings):
     )
     model_prices: dict[str, tuple[float, float, float]] = Field(
         default_factory=dict[str, tuple[float, float, float]],
-        description='US dollars per million tokens in, from the cache and out, by model, JSON: {"openai:gpt-4.1-mini": [0.4, 0.1, 1.6]}',
+        description=(
+            "US dollars per million tokens: input, cached input and output, by model, JSON: "
+            '{"openai:gpt-4.1-mini": [0.4, 0.1, 1.6]}'
+        ),
     )
     otlp_endpoint: str | None = Field(
         None,
