@@ -33,13 +33,15 @@ from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
 from starter.forget import start_forget
 from starter.forget_runs import TemporalUserRuns
+from starter.health import Health, Stage, answering, ticking
 from starter.heartbeat import announced
 from starter.loops import start_loop
 from starter.metrics import metrics_runtime
+from starter.readiness import watching
 from starter.search import open_search, stores_of
 from starter.signals import TurnSignaller
 from starter.temporal import connect, ensure_search_attributes
-from starter.until_told import until_told
+from starter.until_told import Told, until_told
 from starter.window_signals import WindowWaker
 from workflows import WORKFLOWS, policies
 from workflows.sandbox import workflow_runner
@@ -239,23 +241,41 @@ def _warm_up(parts: Collaborators, model: str) -> None:
 async def run_worker(settings: Settings, queues: Sequence[str] = QUEUES) -> None:
     """Work until SIGTERM or SIGINT, which call off a start as well.
 
-    Raises what ``check_dependencies`` and ``metrics_runtime`` raise.
+    Raises what ``check_dependencies``, ``metrics_runtime`` and ``answering`` raise.
     """
-    async with until_told() as told:
-        runtime = await asyncio.to_thread(metrics_runtime, settings)
-        client = await connect(settings, runtime=runtime)
-        async with open_collaborators(settings, client) as parts:
-            await check_dependencies(settings, client, parts)
-            async with AsyncExitStack() as stack:
-                await stack.enter_async_context(announced(parts.processes, kind="worker", settings=settings))
-                for worker in build_workers(client, settings, build_activities(parts), queues):
-                    await stack.enter_async_context(worker)
-                told.ready()
-                names, metrics = ",".join(queues), settings.metrics_address or "off"
-                _log.info("worker_started", queues=names, model=settings.language_model, metrics=metrics)
-                await told.wait()
-                _log.info("worker_stopping", grace_s=settings.graceful_shutdown_s)
+    health = Health(max_tick_s=settings.health_max_tick_s)
+    with answering(settings, health):
+        async with until_told() as told, ticking(health):
+            await _work(settings, queues, told, health)
     _log.info("worker_stopped")
+
+
+async def _work(settings: Settings, queues: Sequence[str], told: Told, health: Health) -> None:
+    runtime = await asyncio.to_thread(metrics_runtime, settings)
+    client = await connect(settings, runtime=runtime)
+    async with open_collaborators(settings, client) as parts:
+        health.stage = Stage.CHECKING
+        await check_dependencies(settings, client, parts)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(announced(parts.processes, kind="worker", settings=settings))
+            workers = build_workers(client, settings, build_activities(parts), queues)
+            for worker in workers:
+                await stack.enter_async_context(worker)
+            await stack.enter_async_context(watching(health, lambda: client, workers))
+            told.ready()
+            health.stage = Stage.WORKING
+            _log.info(
+                "worker_started",
+                queues=",".join(queues),
+                model=settings.language_model,
+                metrics=settings.metrics_address or "off",
+                health=settings.health_address or "off",
+            )
+            await told.wait()
+            health.stage = Stage.STOPPING
+            _log.info("worker_stopping", grace_s=settings.graceful_shutdown_s)
+            # All at once: one after the other would take the time of each.
+            await asyncio.gather(*(worker.shutdown() for worker in workers))
 
 
 def main() -> None:

@@ -233,7 +233,7 @@ class Settings(ApiSettings, OperationsSettings):
         names = json.loads(value) if value.lstrip().startswith("[") else value.split(",")
         return frozenset(str(name).strip() for name in names if str(name).strip())
 
-    @field_validator("metrics_address")
+    @field_validator("metrics_address", "health_address", "codec_address")
     @classmethod
     def _check_address(cls, value: str | None) -> str | None:
         if value is not None:
