@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import AliasChoices, Field, SecretStr
+from pydantic import AliasChoices, Field, SecretStr, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings
+
+from memory.model.payload_key import payload_keys
+from memory.settings_api import split_address
 
 
 class OperationsSettings(BaseSettings):
@@ -54,3 +58,20 @@ class OperationsSettings(BaseSettings):
         description="AES-256 keys for what Temporal stores, id:base64,…; the first encrypts, all decrypt; default: not encrypted",
     )
     codec_address: str = Field("127.0.0.1:8730", description="host:port at which `afterturn codec-server` serves the Web UI")
+
+    @field_validator("payload_keys")
+    @classmethod
+    def _check_payload_keys(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            try:
+                payload_keys(value.get_secret_value())
+            except ValueError as error:
+                raise PydanticCustomError("keys", "{why}", {"why": str(error)}) from None
+        return value
+
+    @field_validator("codec_address")
+    @classmethod
+    def _check_codec_address(cls, value: str) -> str:
+        if split_address(value) is None:
+            raise PydanticCustomError("address", "must be host:port with a port of 1 to 65535, for instance 127.0.0.1:8730")
+        return value

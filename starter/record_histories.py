@@ -375,13 +375,12 @@ def main(
 async def _record_on_own_server(out: Path, only: str | None, replace: bool) -> list[Path]:
     import tempfile
 
-    from temporalio.contrib.pydantic import pydantic_data_converter
-
     from starter.engines import TemporalServer
+    from starter.payloads import IN_CLEAR
 
     with tempfile.TemporaryDirectory(prefix="afterturn-histories-") as folder:
         async with TemporalServer(Path(folder)) as server:
-            client = await Client.connect(server.address, data_converter=pydantic_data_converter, identity="recorder")
+            client = await Client.connect(server.address, data_converter=IN_CLEAR, identity="recorder")
             return await record(client, out, only=only, replace=replace)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHistory
-from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter
 from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError
 
@@ -27,6 +27,7 @@ from memory.model.names import (
     RECONCILE_WORKFLOW,
     SWEEP_WORKFLOW,
 )
+from starter.payloads import IN_CLEAR
 from starter.temporal import temporal_errors
 from workflows import WORKFLOWS
 from workflows.sandbox import workflow_runner
@@ -64,19 +65,23 @@ class ReplayReport:
         return sum(not result.ok for result in self.results)
 
 
-async def replay_files(path: Path, workflows: Sequence[type] = WORKFLOWS) -> ReplayReport:
+async def replay_files(
+    path: Path, workflows: Sequence[type] = WORKFLOWS, *, converter: DataConverter | None = None
+) -> ReplayReport:
     """All ``.json`` histories under a folder, or one file, in the order of their names.
+
+    ``converter``: of histories that are encrypted (:func:`starter.payloads.data_converter`); by default they are in clear.
 
     Raises InvalidInput when there is none, or one is not a history.
     """
     histories = await asyncio.to_thread(_recorded, path)
-    replayer = _replayer(workflows)
+    replayer = _replayer(workflows, IN_CLEAR if converter is None else converter)
     return ReplayReport(tuple([await _replay(replayer, name, history) for name, history in histories]))
 
 
 async def replay_namespace(client: Client, *, limit: int, workflows: Sequence[type] = WORKFLOWS) -> ReplayReport:
     """The newest runs of our workflow types in the connected namespace, open ones included. Nothing on the server changes."""
-    replayer = _replayer(workflows)
+    replayer = _replayer(workflows, client.data_converter)
     types = ", ".join(f"'{name}'" for name in _TYPES)
     results: list[ReplayResult] = []
     with temporal_errors("reading histories"):
@@ -118,8 +123,8 @@ def lesson(report: ReplayReport) -> str:
     return "\n".join(lines)
 
 
-def _replayer(workflows: Sequence[type]) -> Replayer:
-    return Replayer(workflows=workflows, data_converter=pydantic_data_converter, workflow_runner=workflow_runner())
+def _replayer(workflows: Sequence[type], converter: DataConverter) -> Replayer:
+    return Replayer(workflows=workflows, data_converter=converter, workflow_runner=workflow_runner())
 
 
 async def _replay(replayer: Replayer, name: str, history: WorkflowHistory) -> ReplayResult:

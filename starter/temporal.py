@@ -17,7 +17,6 @@ from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode
@@ -26,6 +25,7 @@ from memory.model.errors import InvalidSettings, MemoryUnavailable
 from memory.model.names import SEARCH_ATTRIBUTES, SEARCH_TENANT, SEARCH_USER
 from memory.model.scope import Scope
 from memory.settings import Settings, read_dev_file, temporal_environment
+from starter.payloads import data_converter
 
 T = TypeVar("T")
 
@@ -52,10 +52,10 @@ async def connect(
     lazy: bool = False,
     runtime: Runtime | None = None,
 ) -> Client:
-    """A client that speaks pydantic models.
+    """A client that speaks pydantic models, encrypted where the settings have keys for it.
 
     Args:
-        settings: for the folder of ``afterturn dev``.
+        settings: for the folder of ``afterturn dev`` and the keys of payloads.
         address: ``host:port``; wins over the environment.
         namespace: wins over the environment.
         lazy: connect at the first call, so that this never needs the server. Not for workers.
@@ -69,7 +69,7 @@ async def connect(
     options.setdefault("target_host", DEFAULT_ADDRESS)
     return await ask(
         Client.connect(
-            **options, data_converter=pydantic_data_converter, connect_timeout=CONNECT_TIMEOUT, lazy=lazy, runtime=runtime
+            **options, data_converter=data_converter(settings), connect_timeout=CONNECT_TIMEOUT, lazy=lazy, runtime=runtime
         ),
         "connecting",
         within_s=CONNECT_S,

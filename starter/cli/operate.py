@@ -331,10 +331,11 @@ def replay(
 
 
 async def _replay(state: State, histories: Path, *, namespace: bool, limit: int) -> ReplayReport:
+    from starter.payloads import data_converter
     from starter.replay import replay_files, replay_namespace
-
-    if not namespace:
-        return await replay_files(histories)
     from starter.temporal import connect
 
-    return await replay_namespace(await connect(state.settings()), limit=limit)
+    settings = state.settings()
+    if not namespace:
+        return await replay_files(histories, converter=data_converter(settings))
+    return await replay_namespace(await connect(settings), limit=limit)
