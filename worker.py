@@ -82,6 +82,7 @@ def pipeline_rules(settings: Settings) -> PipelineRules:
         coalesce_max_turns=settings.coalesce_max_turns if settings.coalesce_turns else 1,
         model_timeout_s=settings.model_timeout_s,
         store_retry_for_s=settings.store_retry_for_s,
+        model_retry_for_s=settings.model_retry_for_s,
         continue_as_new_after_turns=settings.continue_as_new_after_turns,
         remote_notices=settings.notice_webhook_url is not None,
     )

@@ -35,6 +35,7 @@ class PipelineRules:
     """1 switches coalescing off."""
     model_timeout_s: float
     store_retry_for_s: float
+    model_retry_for_s: float
     continue_as_new_after_turns: int
     remote_notices: bool
 
@@ -91,6 +92,7 @@ class TurnActivities:
             empty=all(t.turn.is_empty for t in batch),
             model_timeout_s=self._rules.model_timeout_s,
             store_retry_for_s=self._rules.store_retry_for_s,
+            model_retry_for_s=self._rules.model_retry_for_s,
             continue_after_turns=self._rules.continue_as_new_after_turns,
         )
 

@@ -116,6 +116,9 @@ class Settings(ApiSettings, OperationsSettings):
     )
     loss_guard_min_bullets: int = Field(2, ge=0, le=1000, description="the loss guard needs at least this many lost bullets")
     store_retry_for_s: float = Field(900.0, gt=0, le=86_400, description="a store step is tried this long before the turn is kept")
+    model_retry_for_s: float = Field(
+        900.0, ge=0, le=86_400, description="a turn waits this long for a model that is away before it is kept; 0: it does not wait"
+    )
     continue_as_new_after_turns: int = Field(
         500, ge=1, le=5000, description="a run hands over to a fresh one after this many turns"
     )

@@ -177,6 +177,16 @@ async def _rate_limited(stage: Stage) -> None:
     await _one_turn(stage)
 
 
+async def _model_away(stage: Stage) -> None:
+    stage.world.then("consolidate", *[fails("ModelUnavailable")] * 5)
+    await _one_turn(stage)
+
+
+async def _model_stays_away(stage: Stage) -> None:
+    stage.world.then("consolidate", *[fails("ModelRateLimited")] * 20)
+    await _one_turn(stage)
+
+
 async def _consolidate_failed(stage: Stage) -> None:
     stage.world.then("consolidate", fails("ModelRejected"))
     await _one_turn(stage)
@@ -202,6 +212,7 @@ SHAPES: dict[str, Shape] = {
     "update-after-gate-failure": (Scripted, _gate_failed),
     "update-after-rate-limit": (Scripted, _rate_limited),
     "update-through-store-outage": (Scripted, _outage),
+    "update-through-model-outage": (lambda: Scripted(plan={"model_retry_for_s": 60}), _model_away),
     "update-notice-failed": (Scripted, _notice_failed),
     "update-remote-notice": (lambda: Scripted(plan={"remote_notices": True}), _one_turn),
     "noop-by-gate": (lambda: Scripted(gate_says=False), _one_turn),
@@ -209,6 +220,7 @@ SHAPES: dict[str, Shape] = {
     "noop-empty-exchange": (lambda: Scripted(plan={"empty": True}), _one_turn),
     "kept-by-model": (lambda: Scripted(decision=Decision.KEPT), _one_turn),
     "kept-consolidate-failed": (Scripted, _consolidate_failed),
+    "kept-model-stayed-away": (lambda: Scripted(plan={"model_retry_for_s": 12}), _model_stays_away),
     "kept-conflicts": (Scripted, _conflicts_for_ever),
     "skipped": (lambda: Scripted(skip=True), _one_turn),
     "already-applied": (lambda: Scripted(decision=Decision.APPLIED, version=4), _one_turn),

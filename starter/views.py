@@ -169,7 +169,7 @@ class UserStatus:
     workflow_id: str
     running: bool | None
     stage: str | None
-    """Of a run that is open: ``gating``, ``consolidating``, … ; ``waiting_for_store`` at the end while a store is away. None where
+    """Of a run that is open: ``gating``, ``consolidating``, … ; ``waiting_for_store`` or ``waiting_for_model`` at the end. None where
     no worker answered."""
     run_id: str | None
     pending_turns: int | None

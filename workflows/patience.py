@@ -17,23 +17,27 @@ STEP_FAILED = (ActivityError, ApplicationError, TimeoutError)
 AWAY = frozenset({"StoreUnavailable"})
 AWAY_OR_HANGING = frozenset({"StoreUnavailable", "TimeoutError"})
 """For steps that only touch a store: one that did not answer in time is as good as away."""
+MODEL_AWAY = frozenset({"ModelUnavailable", "ModelRateLimited", "ModelTimedOut"})
+"""What passes by itself, unlike a rejected request or a reply that cannot be used."""
 
 _T = TypeVar("_T")
 
 
 class Patience:
-    """Waits with durable timers while a store is away. ``waiting``: how many steps of this run do so now.
+    """Waits with durable timers while a store (or a model) is away. ``waiting``: how many steps of this run do so now.
 
     Args:
         noted: called once per step that has to wait, for operators.
+        waits: how long the waits are.
     """
 
-    def __init__(self, noted: Callable[[], None]) -> None:
+    def __init__(self, noted: Callable[[], None], waits: policies.Patience = policies.STORE_PATIENCE) -> None:
         self.waiting = 0
         self._noted = noted
+        self._waits = waits
 
     async def run(self, call: Callable[[], Awaitable[_T]], limit_s: float | None, passing: frozenset[str] = AWAY) -> _T:
-        """Run ``call``; while a store is away try again, for ``limit_s`` seconds at most.
+        """Run ``call``; while what it needs is away try again, for ``limit_s`` seconds at most.
 
         ``passing``: the error types that say so.
         """
@@ -46,7 +50,7 @@ class Patience:
                 if is_cancelled_exception(error) or error_type(error) not in passing:
                     raise
                 attempt += 1
-                delay = policies.STORE_PATIENCE.delay(attempt)
+                delay = self._waits.delay(attempt)
                 if limit_s is not None and (workflow.now() - begun + delay).total_seconds() > limit_s:
                     raise
                 if attempt == 1:

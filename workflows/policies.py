@@ -70,8 +70,8 @@ class ModelStep:
         """One attempt takes no longer, wherever it runs."""
         return self.calls * model_timeout_s + self.slack_s
 
-    def options(self, model_timeout_s: float) -> dict[str, Any]:
-        """Keyword arguments for ``workflow.execute_activity``."""
+    def options(self, model_timeout_s: float, *, attempts: int | None = None) -> dict[str, Any]:
+        """Keyword arguments for ``workflow.execute_activity``. ``attempts``: fewer than usual."""
         return {
             "start_to_close_timeout": timedelta(seconds=self.longest_s(model_timeout_s)),
             "heartbeat_timeout": timedelta(seconds=HEARTBEAT_S),
@@ -79,7 +79,7 @@ class ModelStep:
                 initial_interval=timedelta(seconds=self.initial_backoff_s),
                 backoff_coefficient=2.0,
                 maximum_interval=timedelta(seconds=self.max_backoff_s),
-                maximum_attempts=self.attempts,
+                maximum_attempts=min(self.attempts, attempts or self.attempts),
                 non_retryable_error_types=list(NOT_RETRYABLE),
             ),
         }
@@ -175,7 +175,7 @@ class ToolStep:
 
 @dataclass(frozen=True)
 class Patience:
-    """How the workflow waits for a store that is away: durable timers, doubling from ``first_s`` up to ``longest_s``."""
+    """How the workflow waits for what is away: durable timers, doubling from ``first_s`` up to ``longest_s``."""
 
     first_s: float = 0.5
     longest_s: float = 30.0
@@ -217,6 +217,8 @@ MAX_STEERS_PER_RUN: Final = 500
 """Interjections and answers that one run takes; more are refused until it has continued as new."""
 
 STORE_PATIENCE: Final = Patience()
+MODEL_PATIENCE: Final = Patience(first_s=5.0, longest_s=60.0)
+"""After the bounded attempts of a turn's rewrite; each further wait is followed by one attempt."""
 
 FORGET_STEP: Final = LongStoreStep("forget step", start_to_close_s=120, attempts=2)
 FORGET_ERASE: Final = LongStoreStep("erase", start_to_close_s=3600, attempts=2)

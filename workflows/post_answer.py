@@ -58,7 +58,7 @@ with workflow.unsafe.imports_passed_through():
     from memory.model.turn import Outcome
     from workflows import policies
     from workflows.details import Batch, details_markdown
-    from workflows.patience import AWAY_OR_HANGING, STEP_FAILED, Patience, error_type, uninterrupted
+    from workflows.patience import AWAY_OR_HANGING, MODEL_AWAY, STEP_FAILED, Patience, error_type, uninterrupted
 
 _OUTCOME = SearchAttributeKey.for_keyword(SEARCH_OUTCOME)
 _STAGE = SearchAttributeKey.for_keyword(SEARCH_STAGE)
@@ -79,7 +79,8 @@ class PostAnswerWorkflow:
         self._version: int | None = None
         self._worst: Outcome | None = None
         self._history: list[str] = []
-        self._patience = Patience(self._note_waiting)
+        self._patience = Patience(lambda: self._note_waiting("store"))
+        self._model_patience = Patience(lambda: self._note_waiting("model"), policies.MODEL_PATIENCE)
         # Held for a write, and for the whole of a turn's last try; never while a model works on an earlier one.
         self._profile = asyncio.Lock()
 
@@ -127,8 +128,9 @@ class PostAnswerWorkflow:
     @workflow.query(name=STATUS_QUERY)
     def status(self) -> RunStatus:
         batch = self._batch
+        away = "store" if self._patience.waiting else "model" if self._model_patience.waiting else None
         return RunStatus(
-            stage=f"{batch.stage}, waiting_for_store" if self._patience.waiting else batch.stage,
+            stage=f"{batch.stage}, waiting_for_{away}" if away else batch.stage,
             turn_ids=tuple(turn.turn_id for turn in batch.turns),
             totals=self._totals,
             profile_version=self._version,
@@ -208,20 +210,10 @@ class PostAnswerWorkflow:
     async def _try_once(self, plan: Plan, batch: Batch, conflicts: int, *, exclusive: bool) -> bool:
         """True when the batch has its outcome, False after a conflict."""
         self._enter("consolidating" if not conflicts else f"consolidating again after conflict {conflicts}", batch)
-        argument = BatchInput(user=self._user, plan=plan, conflicts=conflicts)
-
-        async def call() -> ConsolidateReply:
-            return await workflow.execute_activity(
-                CONSOLIDATE_TURNS,
-                argument,
-                result_type=ConsolidateReply,
-                task_queue=MODEL_TASK_QUEUE,
-                summary=_summary(plan.turns),
-                **policies.CONSOLIDATE.options(plan.model_timeout_s),
-            )
-
+        # Who holds the lock does not wait for a model: the user's own saves would wait along.
+        wait_s = 0.0 if exclusive else plan.model_retry_for_s
         try:
-            reply = await self._patience.run(call, plan.store_retry_for_s)
+            reply = await self._rewrite(plan, BatchInput(user=self._user, plan=plan, conflicts=conflicts), wait_s)
         except STEP_FAILED as error:
             if is_cancelled_exception(error):
                 raise
@@ -258,6 +250,32 @@ class PostAnswerWorkflow:
         else:
             batch.end(Outcome.KEPT, written.reason or "upload_failed")
         return True
+
+    async def _rewrite(self, plan: Plan, argument: BatchInput, wait_s: float) -> ConsolidateReply:
+        """The bounded attempts; then, for ``wait_s`` at most, one attempt after each durable wait while the model is away.
+
+        Later turns of the user wait behind this one, so they are learned in order.
+        """
+        attempts: int | None = None
+
+        async def call() -> ConsolidateReply:
+            return await workflow.execute_activity(
+                CONSOLIDATE_TURNS,
+                argument,
+                result_type=ConsolidateReply,
+                task_queue=MODEL_TASK_QUEUE,
+                summary=_summary(plan.turns),
+                **policies.CONSOLIDATE.options(plan.model_timeout_s, attempts=attempts),
+            )
+
+        async def in_a_store_outage_too() -> ConsolidateReply:
+            nonlocal attempts
+            try:
+                return await self._patience.run(call, plan.store_retry_for_s)
+            finally:
+                attempts = 1
+
+        return await self._model_patience.run(in_a_store_outage_too, wait_s, MODEL_AWAY)
 
     async def _upload(self, plan: Plan, batch: Batch, reply: ConsolidateReply, candidate: str) -> WriteReply:
         self._enter("uploading", batch)
@@ -373,9 +391,9 @@ class PostAnswerWorkflow:
                 raise
             batch.flags.append(f"notice_failed:{notice.step}")
 
-    def _note_waiting(self) -> None:
-        """For operators: "which users wait for a store?" The normal course costs no update of the search index."""
-        workflow.upsert_search_attributes([_STAGE.value_set("waiting_for_store")])
+    def _note_waiting(self, what: str) -> None:
+        """For operators: "which users wait for a store (a model)?" The normal course costs no update of the search index."""
+        workflow.upsert_search_attributes([_STAGE.value_set(f"waiting_for_{what}")])
 
     # ---------------------------------------------------------------------------------------------------------------- view
 

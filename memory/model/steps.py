@@ -143,6 +143,8 @@ class Plan(Payload):
     """All turns are empty exchanges: no call, no write."""
     model_timeout_s: float = 60.0
     store_retry_for_s: float = 900.0
+    model_retry_for_s: float = 0.0
+    """Plans of histories from before this field did not wait."""
     continue_after_turns: int = 500
 
 

@@ -28,6 +28,7 @@ def rules(**changes: object) -> PipelineRules:
         "coalesce_max_turns": 10,
         "model_timeout_s": 5.0,
         "store_retry_for_s": 60.0,
+        "model_retry_for_s": 60.0,
         "continue_as_new_after_turns": 500,
         "remote_notices": False,
     }

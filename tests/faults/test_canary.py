@@ -394,6 +394,7 @@ async def test_no_text_of_a_user_reaches_temporal_or_a_log_and_no_secret_reaches
             s3_server.settings,
             language_model="openai:stub",
             object_store_timeout_s=30,
+            model_retry_for_s=0,
             sweep_interval_s=2,
             sweep_grace_s=0,
             **model_stub.settings,

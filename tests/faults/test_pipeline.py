@@ -275,7 +275,7 @@ async def test_rate_limits_in_the_middle_are_waited_for(stack: StartStack, retry
 async def test_a_model_that_stays_away_keeps_the_profile_and_a_rerun_brings_the_turn_home(stack: StartStack) -> None:
     down = ModelUnavailable("503")
     model = ScriptedModel({"gate": "UPDATE", "consolidate": [down, down, down, down, adds("Lives in Porto")]})  # type: ignore[dict-item]
-    async with stack(model=model) as s:
+    async with stack(model=model, model_retry_for_s=0) as s:
         user = s.user()
         turn = await s.say(user, "I live in Porto.")
         await s.settle(user, timeout_s=90)

@@ -26,7 +26,7 @@ from starter.scripted import Scripted, fails
 from tests.support.waiting import until
 from tests.workflows.conftest import Run
 from workflows import PostAnswerWorkflow, policies
-from workflows.policies import StoreStep
+from workflows.policies import ModelStep, StoreStep
 
 Running = Callable[[Scripted], AbstractAsyncContextManager[Run]]
 
@@ -117,6 +117,58 @@ async def test_a_model_that_is_away_is_asked_four_times_then_the_profile_is_kept
         await (await run.wake("t1")).result()
     assert run.world.calls.count("consolidate") == 4
     assert run.world.outcomes["t1"].reason == "consolidate_failed:ModelUnavailable"
+
+
+@pytest.fixture
+def quick_model_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policies, "CONSOLIDATE", ModelStep("consolidate", attempts=2, calls=1, initial_backoff_s=0.1))
+    monkeypatch.setattr(policies, "MODEL_PATIENCE", policies.Patience(first_s=0.2, longest_s=0.4))
+
+
+@pytest.mark.usefixtures("quick_model_waits")
+@pytest.mark.parametrize("kind", ["ModelUnavailable", "ModelRateLimited", "ModelTimedOut"])
+async def test_a_model_that_comes_back_is_waited_for_and_the_turns_are_learned_in_order(running: Running, kind: str) -> None:
+    async with running(Scripted(plan={"model_retry_for_s": 60})) as run:
+        run.world.then("consolidate", *[fails(kind)] * 4)
+        run.world.turn("t1")
+        run.world.turn("t2")
+        totals = await (await run.wake("t1")).result()
+    assert [run.world.outcomes[turn].profile_version for turn in ("t1", "t2")] == [1, 2]
+    assert totals.updated == 2
+    # Two bounded attempts, one after each of two waits, then the one that is answered; and the second turn's.
+    assert run.world.calls.count("consolidate") == 6
+    assert run.world.calls.count("gate") == 2
+
+
+@pytest.mark.usefixtures("quick_model_waits")
+async def test_an_operator_sees_that_a_run_waits_for_a_model_and_a_save_does_not_wait_with_it(
+    running: Running, temporal_client: Client
+) -> None:
+    async with running(Scripted(plan={"model_retry_for_s": 60})) as run:
+        run.world.then("consolidate", *[fails("ModelUnavailable")] * 200)
+        run.world.turn("t1")
+        handle = await run.wake("t1")
+
+        async def waits() -> bool:
+            return (await handle.query(PostAnswerWorkflow.status)).stage == "consolidating, waiting_for_model"
+
+        await until(waits)
+        assert (await edit(temporal_client, run)).status is WriteStatus.SAVED
+        run.world.script["consolidate"].clear()
+        await handle.result()
+    assert run.world.outcomes["t1"].outcome is Outcome.UPDATED
+
+
+@pytest.mark.usefixtures("quick_model_waits")
+@pytest.mark.parametrize("kind", ["ModelUnavailable", "ModelRejected"])
+async def test_a_model_that_stays_away_or_refuses_keeps_the_profile(running: Running, kind: str) -> None:
+    async with running(Scripted(plan={"model_retry_for_s": 1.0})) as run:
+        run.world.then("consolidate", *[fails(kind)] * 50)
+        run.world.turn("t1")
+        await (await run.wake("t1")).result()
+    assert run.world.outcomes["t1"].reason == f"consolidate_failed:{kind}"
+    asked = run.world.calls.count("consolidate")
+    assert asked == 1 if kind == "ModelRejected" else 2 <= asked < 20
 
 
 async def test_a_store_that_is_away_costs_no_model_attempt_and_the_turn_ends_well(running: Running) -> None:
