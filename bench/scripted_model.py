@@ -6,11 +6,12 @@ a token counter it counts what it was sent and what it said, and what a provider
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from bench.results import BenchError
@@ -23,6 +24,9 @@ from memory.ports import ChatModel, ChatReply, ChatRequest, ModelProvider, StopR
 MODEL_NAME: Final = "simulated:scripted"
 UPDATE_MARK: Final = "[teach]"
 """In a turn's text: this turn is worth a rewrite. The scripted gate says NOOP to all others."""
+SLOW_MARK: Final = "[slow]"
+"""In a turn's text: :class:`PatientModel` thinks about this turn for ``SLOW_S``."""
+SLOW_S: Final = 12.0
 BULLET_WORDS: Final = 15
 CACHE_MINIMUM: Final = 1024
 """Providers cache no prefix shorter than this many tokens."""
@@ -232,10 +236,36 @@ def with_bullet(profile: str, section: str, text: str) -> str:
     return f"{profile[:start]}{block}\n- {text}\n{profile[end:]}"
 
 
+class PatientModel(ChatModel):
+    """The scripted model for worker processes: it takes its time where a turn says so, and every reply has a usage to be booked.
+
+    The usage is a guess of four characters per token: counting would be the most expensive part of a turn.
+    """
+
+    def __init__(self, model: ScriptedModel) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def reasoning(self) -> bool:
+        return self._model.reasoning
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        prompt = request.messages[0].text if request.messages else ""
+        if SLOW_MARK in prompt[prompt.rfind(_EXCHANGE) :]:
+            await asyncio.sleep(SLOW_S)
+        reply = await self._model.complete(request)
+        given = sum(len(message.text) for message in request.messages) + len(request.system_text)
+        return replace(reply, usage=Usage(input_tokens=given // 4, output_tokens=1 + len(reply.text) // 4))
+
+
 class ScriptedModels(ModelProvider):
     """Every name is the scripted model."""
 
-    def __init__(self, model: ScriptedModel) -> None:
+    def __init__(self, model: ChatModel) -> None:
         self._model = model
 
     def model(self, name: str) -> ChatModel:

@@ -49,28 +49,38 @@ CLIENT_BUDGET_MS: Final = 60_000.0
 
 
 class WorkerProcess:
-    """``bench.worker`` as a child process."""
+    """``bench.worker``, or another module that writes a file when it is ready, as a child process."""
 
-    def __init__(self, settings: Settings, environment: dict[str, str]) -> None:
-        self._ready = settings.data_dir / "worker.ready"
-        self._log = settings.data_dir / "logs" / "worker.log"
-        argv = [sys.executable, "-m", "bench.worker", str(self._ready)]
+    def __init__(
+        self,
+        data_dir: Path,
+        environment: dict[str, str],
+        *,
+        name: str = "worker",
+        module: str = "bench.worker",
+        arguments: Sequence[str] = (),
+    ) -> None:
+        """``name``: of its files. ``arguments``: after the file's path."""
+        self.name = name
+        self.ready_file = data_dir / f"{name}.ready"
+        self._log = data_dir / "logs" / f"{name}.log"
+        argv = [sys.executable, "-m", module, str(self.ready_file), *arguments]
         self._child = ChildProcess(argv, env=environment, cwd=ROOT, log=self._log)
 
     @property
     def pid(self) -> int:
         if self._child.pid is None:
-            raise BenchError("the worker process was not started")
+            raise BenchError(f"the process {self.name} was not started")
         return self._child.pid
 
     async def start(self) -> None:
         """Until it polls. Raises BenchError with the end of its log when it does not come up."""
         await asyncio.to_thread(self._child.start)
         deadline = time.monotonic() + READY_WITHIN_S
-        while not self._ready.exists():
+        while not self.ready_file.exists():
             if not self._child.running or time.monotonic() > deadline:
                 tail = " | ".join(self._log.read_text("utf-8", "replace").splitlines()[-3:])
-                raise BenchError(f"the worker process did not start: {tail}")
+                raise BenchError(f"the process {self.name} did not start: {tail}")
             await asyncio.sleep(0.05)
 
     async def stop(self) -> None:
@@ -212,7 +222,7 @@ async def open_world(*, worker: bool = True, in_memory: bool = False) -> AsyncGe
         await tables.directory.provision_root(TENANT, DEFAULT_ROOT_FOLDER)
         process = None
         if worker:
-            process = WorkerProcess(settings, _environment(settings, temporal))
+            process = WorkerProcess(settings.data_dir, worker_environment(settings, temporal))
             stack.push_async_callback(process.stop)
             await process.start()
         os.environ["TEMPORAL_ADDRESS"] = temporal.address  # where MemoryClient connects to
@@ -221,7 +231,7 @@ async def open_world(*, worker: bool = True, in_memory: bool = False) -> AsyncGe
         yield World(settings, s3, temporal, client, memory, tables, profiles, process)
 
 
-def _environment(settings: Settings, temporal: TemporalServer) -> dict[str, str]:
+def worker_environment(settings: Settings, temporal: TemporalServer) -> dict[str, str]:
     """The worker's whole environment: nothing of the caller's leaks into the measure."""
     given = {
         "DATA_DIR": str(settings.data_dir),
@@ -233,6 +243,10 @@ def _environment(settings: Settings, temporal: TemporalServer) -> dict[str, str]
         "OBJECT_STORE_SECRET_KEY": settings.object_store_secret_key.get_secret_value(),
         "OBJECT_STORE_REGION": settings.object_store_region,
     }
+    if settings.database_url is not None:
+        given["DATABASE_URL"] = settings.database_url.get_secret_value()
+    if settings.vector_service_url is not None and settings.vector_api_key is not None:
+        given |= {"VECTOR_SERVICE_URL": settings.vector_service_url, "VECTOR_API_KEY": settings.vector_api_key.get_secret_value()}
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(settings.data_dir),
@@ -258,7 +272,7 @@ class Cpu:
     def now(cls, world: World) -> Cpu:
         if world.worker is None or world.temporal.pid is None or world.s3.pid is None:
             raise BenchError("an engine does not run")
-        return cls(_cpu(world.temporal.pid), _cpu(world.worker.pid), _cpu(world.s3.pid))
+        return cls(cpu_seconds(world.temporal.pid), cpu_seconds(world.worker.pid), cpu_seconds(world.s3.pid))
 
     def __sub__(self, other: Cpu) -> Cpu:
         return Cpu(self.temporal - other.temporal, self.worker - other.worker, self.s3 - other.s3)
@@ -267,7 +281,8 @@ class Cpu:
         return replace(self, temporal=self.temporal / count, worker=self.worker / count, s3=self.s3 / count)
 
 
-def _cpu(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
+    """CPU seconds that a process has used since it began, its children not counted."""
     times = psutil.Process(pid).cpu_times()
     return times.user + times.system
 

@@ -117,7 +117,8 @@ class PostgresServer:
         )
         assert done.returncode == 0, f"initdb failed: {done.stderr[-2000:]}"
 
-    def start(self) -> None:
+    def start(self, *, durable: bool = False) -> None:
+        """``durable``: every commit is on the disk before it is answered, as in production; tests need no such thing."""
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": self.port,
@@ -129,6 +130,8 @@ class PostgresServer:
             "max_connections": 200,
             "timezone": "Asia/Kathmandu",  # a zone that no test expects: only code that asks for UTC gets it
         }
+        if durable:
+            settings |= {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "shared_buffers": "256MB"}
         options = itertools.chain.from_iterable(("-c", f"{name}={value}") for name, value in settings.items())
         with (self._folder / "log").open("ab") as log:
             process = self._process = subprocess.Popen(
@@ -150,6 +153,10 @@ class PostgresServer:
                 if exited is not None or time.monotonic() > deadline:
                     pytest.fail(f"PostgreSQL did not start (exit code {exited}): {self._log()}")
                 time.sleep(0.02)
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
 
     def stop(self) -> None:
         """Shut down at once, as a crash with a clean restart would; open connections are cut."""
