@@ -36,7 +36,7 @@ from starter.forget_runs import TemporalUserRuns
 from starter.health import Health, Stage, answering, ticking
 from starter.heartbeat import announced
 from starter.loops import start_loop
-from starter.metrics import metrics_runtime
+from starter.observing import WORKER, observed
 from starter.readiness import watching
 from starter.search import open_search, stores_of
 from starter.signals import TurnSignaller
@@ -242,18 +242,17 @@ def _warm_up(parts: Collaborators, model: str) -> None:
 async def run_worker(settings: Settings, queues: Sequence[str] = QUEUES) -> None:
     """Work until SIGTERM or SIGINT, which call off a start as well.
 
-    Raises what ``check_dependencies``, ``metrics_runtime`` and ``answering`` raise.
+    Raises what ``check_dependencies``, ``observed`` and ``answering`` raise.
     """
     health = Health(max_tick_s=settings.health_max_tick_s)
     with answering(settings, health):
-        async with until_told() as told, ticking(health):
+        async with until_told() as told, ticking(health), observed(settings, "afterturn-worker", WORKER):
             await _work(settings, queues, told, health)
     _log.info("worker_stopped")
 
 
 async def _work(settings: Settings, queues: Sequence[str], told: Told, health: Health) -> None:
-    runtime = await asyncio.to_thread(metrics_runtime, settings)
-    client = await connect(settings, runtime=runtime)
+    client = await connect(settings)
     async with open_collaborators(settings, client) as parts:
         health.stage = Stage.CHECKING
         await check_dependencies(settings, client, parts)

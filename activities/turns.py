@@ -12,6 +12,8 @@ from temporalio import activity
 from activities.common import only_root
 from activities.errors import translated
 from activities.notices import NoticeActivities
+from memory import telemetry
+from memory.model import metrics
 from memory.model.directory import MemoryFacts, SpaceSettings
 from memory.model.enablement import Enablement, effective_enablement
 from memory.model.errors import InvalidSettings
@@ -21,6 +23,7 @@ from memory.model.steps import FinishInput, Plan, TurnRef, UserRef
 from memory.model.turn import Outcome, StoredTurn, Turn
 from memory.ports import Directory, EventLog, TurnResult
 
+_UPLOAD_REASONS = frozenset({"upload_failed", "candidate_missing", "conflict", "root_clash", "root_changed"})
 _log = structlog.get_logger("afterturn.turns")
 
 
@@ -145,13 +148,22 @@ class TurnActivities:
 
 def _count(done: FinishInput, flags: Sequence[str]) -> None:
     """For whoever watches the workers. A step that is repeated after a crash counts twice; the ledger is what is exact."""
-    meter = activity.metric_meter()
-    turns = meter.create_counter("afterturn_turns", "turns with an outcome")
     # What follows a colon is a detail of that one case: labels stay few.
-    turns.add(len(done.turns), {"outcome": done.outcome.value, "reason": (done.reason or "").partition(":")[0]})
-    flagged = meter.create_counter("afterturn_flags", "flags of batches of turns: what failed, was repaired or was cut")
+    reason, _, detail = (done.reason or "").partition(":")
+    telemetry.count(metrics.TURNS, len(done.turns), outcome=done.outcome.value, reason=reason)
     for flag in sorted({flag.partition(":")[0] for flag in flags}):
-        flagged.add(1, {"flag": flag})
+        telemetry.count(metrics.FLAGS, flag=flag)
+    for flag in flags:
+        name, _, error = flag.partition(":")
+        if name == "gate_failed":
+            telemetry.count(metrics.GATE_DECISIONS, decision="failed_open")
+            telemetry.count(metrics.FAIL_OPENS, stage="gate", error=error)
+        elif name == "notice_failed":
+            telemetry.count(metrics.FAIL_OPENS, stage="notice", error="")
+    if done.outcome is Outcome.KEPT:
+        # An upload that failed, by whatever: the rewrite is there, the old profile stays. All else happens before.
+        stage = "upload" if reason in _UPLOAD_REASONS else "consolidate"
+        telemetry.count(metrics.FAIL_OPENS, stage=stage, error=detail or reason)
 
 
 def _alike(waiting: Sequence[StoredTurn], limit: int) -> Sequence[StoredTurn]:

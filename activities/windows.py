@@ -14,10 +14,12 @@ from activities.common import since, teams_of
 from activities.errors import translated
 from activities.heartbeat import heartbeats
 from activities.window_plan import NO_CATEGORY, Switches, WindowRules
+from memory import telemetry
 from memory.categories import spec_of
 from memory.categories.spec import AddedFact, ApplyContext, Stores
 from memory.categories.table_loops import TableLoops
 from memory.metering import Meter
+from memory.model import metrics
 from memory.model.category import Category
 from memory.model.errors import InvalidInput
 from memory.model.event import MessageEvent
@@ -31,6 +33,7 @@ from memory.model.window import (
     Extraction,
     StoredEvent,
     Window,
+    WindowState,
     shown_events,
 )
 from memory.model.window_steps import (
@@ -246,9 +249,8 @@ class WindowActivities:
             report = await self._index.reconcile(limit=job.limit, cursors=cursors)
         if any(report.repaired.values()):
             _log.warning("drift_repaired", missing=dict(report.missing), orphaned=dict(report.orphaned), stale=dict(report.stale))
-        meter = activity.metric_meter().create_counter("afterturn_drift", "vectors that did not agree with their rows")
         for kind, count in report.repaired.items():
-            meter.add(count, {"kind": kind})
+            telemetry.count(metrics.DRIFT, count, kind=kind)
         return ReconcileReply(
             places={
                 kind: ReconcilePlace(row=one.row, point=one.point, user=one.user and UserRef.of(one.user))
@@ -273,12 +275,13 @@ def _with_applied(extraction: Extraction, category: Category, refs: Mapping[str,
 
 
 def _count(done: CommitInput) -> None:
-    meter = activity.metric_meter()
-    windows = meter.create_counter("afterturn_windows", "windows that ended")
-    windows.add(1, {"state": done.state.value, "reason": (done.reason or "").partition(":")[0]})
-    items = meter.create_counter("afterturn_items", "extracted items by category and what became of them")
+    reason, _, detail = (done.reason or "").partition(":")
+    telemetry.count(metrics.WINDOWS, state=done.state.value, reason=reason)
+    if done.state is WindowState.FAILED and reason == "extract_failed":
+        telemetry.count(metrics.FAIL_OPENS, stage="extract", error=detail)
     for outcome in done.outcomes:
-        counts = {"applied": outcome.applied, "confirmed": outcome.confirmed, **outcome.dropped}
-        for what, count in counts.items():
-            if count:
-                items.add(count, {"category": outcome.category.value, "what": what})
+        category = outcome.category.value
+        for result, count in {"applied": outcome.applied, "confirmed": outcome.confirmed, **outcome.dropped}.items():
+            telemetry.count(metrics.WINDOW_ITEMS, count, category=category, result=result)
+        if outcome.state == "failed":
+            telemetry.count(metrics.FAIL_OPENS, stage="apply", error=(outcome.reason or "").rpartition(":")[2])

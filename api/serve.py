@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -25,6 +25,7 @@ from starter import MemoryClient
 from starter.client_parts import build_parts
 from starter.heartbeat import announced
 from starter.notice_box_relay import telling_client
+from starter.observing import API, observed
 from starter.temporal import temporal_errors
 from starter.until_told import until_told
 
@@ -118,8 +119,9 @@ async def run_api(settings: Settings) -> None:
         InvalidSettings: one line: a setting, or a database of another schema.
         MemoryUnavailable: the address is taken.
     """
-    async with until_told() as told:
+    async with until_told() as told, AsyncExitStack() as stack:
         check_access(settings)
+        await stack.enter_async_context(observed(settings, "afterturn-api", API))
         context = await _own_context(settings)
         place = split_address(settings.api_address)
         assert place is not None  # noqa: S101 - the settings have checked it

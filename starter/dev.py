@@ -33,7 +33,7 @@ from memory.stores.migrations import migrate
 from memory.stores.vectors import serve_vectors
 from starter.engines import Engine, S3Server, TemporalServer
 from starter.heartbeat import announced
-from starter.metrics import metrics_runtime
+from starter.observing import ALL, observed
 from starter.processes import free_ports
 from starter.schedules import ensure_schedules
 from starter.temporal import connect
@@ -116,7 +116,7 @@ class LocalStack:
 
         # Before the servers: what cannot be used stops the start at once.
         await _check_model(asked)
-        runtime = await asyncio.to_thread(metrics_runtime, asked)
+        await self._stack.enter_async_context(observed(asked, "afterturn-dev", ALL))
 
         self._progress("starting the servers")
         # Nobody reads again what is thrown away, so its servers need not put anything in order at their end.
@@ -144,7 +144,7 @@ class LocalStack:
             pages = _page_settings(asked, listener, temporal.ui_url)
         self.settings = load_settings(data_dir=self.data_dir, **{**flag, **store_settings, **pages, **self._asked()})
         self._progress("checking the stores and starting the worker")
-        self.client = await connect(self.settings, address=temporal.address, namespace=temporal.namespace, runtime=runtime)
+        self.client = await connect(self.settings, address=temporal.address, namespace=temporal.namespace)
         self.parts = await self._stack.enter_async_context(open_collaborators(self.settings, self.client))
         await check_dependencies(self.settings, self.client, self.parts)
         await self._stack.enter_async_context(announced(self.parts.processes, kind="worker", settings=self.settings))

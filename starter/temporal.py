@@ -25,6 +25,7 @@ from memory.model.errors import InvalidSettings, MemoryUnavailable
 from memory.model.names import SEARCH_ATTRIBUTES, SEARCH_TENANT, SEARCH_USER
 from memory.model.scope import Scope
 from memory.settings import Settings, read_dev_file, temporal_environment
+from starter.observing import plugins
 from starter.payloads import data_converter
 
 T = TypeVar("T")
@@ -69,7 +70,12 @@ async def connect(
     options.setdefault("target_host", DEFAULT_ADDRESS)
     return await ask(
         Client.connect(
-            **options, data_converter=data_converter(settings), connect_timeout=CONNECT_TIMEOUT, lazy=lazy, runtime=runtime
+            **options,
+            data_converter=data_converter(settings),
+            connect_timeout=CONNECT_TIMEOUT,
+            lazy=lazy,
+            runtime=runtime,
+            plugins=plugins(),
         ),
         "connecting",
         within_s=CONNECT_S,
