@@ -12,16 +12,18 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import structlog
 from temporalio.client import Client
-from temporalio.worker import Worker
+from temporalio.common import WorkerDeploymentVersion
+from temporalio.worker import PollerBehaviorAutoscaling, Worker, WorkerDeploymentConfig, WorkerTuner
 
 from activities import Activities, Collaborators, ForgetRules, KnowledgeRules, PipelineRules, WindowRules, build_activities
 from memory.knowledge.search import KnowledgeSearch
 from memory.llm.factory import build_models
 from memory.metering import Meter
-from memory.model.errors import FolderInUse
+from memory.model.errors import FolderInUse, InvalidSettings
 from memory.model.knowledge_loop import Operation
 from memory.model.names import MODEL_TASK_QUEUE, TASK_QUEUE
 from memory.model.redaction import warm_up as warm_up_redaction
@@ -54,6 +56,10 @@ HEARTBEATS_LEAVE = timedelta(seconds=2)
 
 
 @dataclass(frozen=True, slots=True)
+POLLERS = PollerBehaviorAutoscaling(minimum=1, maximum=100, initial=5)
+"""Calls that wait for tasks, by task queue: the server says when more or fewer are of use. Never more than there are free slots."""
+
+
 class _SignallerWaker:
     """The sweeper's way to start runs."""
 
@@ -125,6 +131,22 @@ def forget_rules(settings: Settings) -> ForgetRules:
 
 
 @asynccontextmanager
+def deployment_of(settings: Settings) -> WorkerDeploymentConfig | None:
+    """Worker Versioning, where both names are set: the workflow types say themselves whether a run stays on its version.
+
+    Raises InvalidSettings: one of the two alone, which would quietly be a worker without a version.
+    """
+    name, build = settings.deployment_name, settings.build_id
+    if name is None and build is None:
+        return None
+    if name is None or build is None:
+        missing = "TEMPORAL_WORKER_BUILD_ID" if build is None else "TEMPORAL_DEPLOYMENT_NAME"
+        raise InvalidSettings(f"{missing} is missing: Worker Versioning needs the deployment's name and the build id")
+    if "." in name:
+        raise InvalidSettings("TEMPORAL_DEPLOYMENT_NAME must not hold a dot: Temporal writes a version as name.build")
+    return WorkerDeploymentConfig(version=WorkerDeploymentVersion(name, build), use_worker_versioning=True)
+
+
 async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerator[Collaborators]:
     """Build the adapters that the settings name; they are closed when the block ends."""
     async with AsyncExitStack() as stack:
@@ -174,7 +196,13 @@ async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerat
 
 def build_workers(client: Client, settings: Settings, activities: Activities, queues: Sequence[str] = QUEUES) -> list[Worker]:
     """A worker per task queue. Start them with ``async with`` or ``run()``."""
-    grace = timedelta(seconds=settings.graceful_shutdown_s)
+    common: dict[str, Any] = {
+        "graceful_shutdown_timeout": timedelta(seconds=settings.graceful_shutdown_s),
+        "max_heartbeat_throttle_interval": HEARTBEATS_LEAVE,
+        "deployment_config": deployment_of(settings),
+    }
+    if settings.poller_autoscaling:
+        common |= {"workflow_task_poller_behavior": POLLERS, "activity_task_poller_behavior": POLLERS}
     workers: list[Worker] = []
     if TASK_QUEUE in queues:
         workers.append(
@@ -186,8 +214,7 @@ def build_workers(client: Client, settings: Settings, activities: Activities, qu
                 workflow_runner=workflow_runner(),
                 max_concurrent_workflow_tasks=settings.max_concurrent_workflow_tasks,
                 max_cached_workflows=settings.max_cached_workflows,
-                graceful_shutdown_timeout=grace,
-                max_heartbeat_throttle_interval=HEARTBEATS_LEAVE,
+                **common,
             )
         )
     if MODEL_TASK_QUEUE in queues:
@@ -196,10 +223,10 @@ def build_workers(client: Client, settings: Settings, activities: Activities, qu
                 client,
                 task_queue=MODEL_TASK_QUEUE,
                 activities=activities.model,
-                max_concurrent_activities=settings.model_concurrency,
+                # Fixed: what limits model calls is the provider, which no measure of this machine's load knows.
+                tuner=WorkerTuner.create_fixed(activity_slots=settings.model_concurrency),
                 max_task_queue_activities_per_second=settings.model_rate_per_s,
-                graceful_shutdown_timeout=grace,
-                max_heartbeat_throttle_interval=HEARTBEATS_LEAVE,
+                **common,
             )
         )
     return workers
@@ -207,7 +234,9 @@ def build_workers(client: Client, settings: Settings, activities: Activities, qu
 
 @asynccontextmanager
 async def running_workers(settings: Settings, client: Client, queues: Sequence[str] = QUEUES) -> AsyncGenerator[Collaborators]:
-    """Workers that run while the block does; what `afterturn dev`, the demo and tests use."""
+    """Workers that run while the block does; what `afterturn dev`, the demo and tests use. Without a version, whatever the
+    environment names: a server that nobody told which version is the current one would give them nothing to do."""
+    settings = settings.model_copy(update={"deployment_name": None, "build_id": None})
     async with open_collaborators(settings, client) as parts, AsyncExitStack() as stack:
         await stack.enter_async_context(announced(parts.processes, kind="worker", settings=settings))
         for worker in build_workers(client, settings, build_activities(parts), queues):
@@ -253,6 +282,7 @@ async def run_worker(settings: Settings, queues: Sequence[str] = QUEUES) -> None
 
 async def _work(settings: Settings, queues: Sequence[str], told: Told, health: Health) -> None:
     client = await connect(settings)
+    deployment_of(settings)  # what is half configured stops the start before anything is connected
     async with open_collaborators(settings, client) as parts:
         health.stage = Stage.CHECKING
         await check_dependencies(settings, client, parts)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 
 from temporalio import workflow
-from temporalio.common import SearchAttributeKey
+from temporalio.common import SearchAttributeKey, VersioningBehavior
 from temporalio.exceptions import is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
@@ -46,6 +46,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from workflows import policies
     from workflows.patience import AWAY_OR_HANGING, STEP_FAILED, Patience, error_type, uninterrupted
+    from workflows.versions import TO_NEWEST, newer_workers
     from workflows.window_details import WindowInHand, details_markdown
     from workflows.window_loops import start_window_loop
 
@@ -54,7 +55,7 @@ _STAGE = SearchAttributeKey.for_keyword(SEARCH_STAGE)
 _SEVERITY = {WindowState.SKIPPED: 0, WindowState.DONE: 1, WindowState.PARTIAL: 2, WindowState.FAILED: 3}
 
 
-@workflow.defn(name=CONSOLIDATE_EVENTS_WORKFLOW)
+@workflow.defn(name=CONSOLIDATE_EVENTS_WORKFLOW, versioning_behavior=VersioningBehavior.PINNED)
 class ConsolidateEventsWorkflow:
     """All windows of one user, in order. Id: ``consolidate-events/<tenant>/<user>``."""
 
@@ -85,7 +86,9 @@ class ConsolidateEventsWorkflow:
                 self._index(plan)
                 if self._should_continue_as_new(plan):
                     await self._indexed()
-                    workflow.continue_as_new(ConsolidateInput(user=self._user, resumed=self._totals))
+                    workflow.continue_as_new(
+                        ConsolidateInput(user=self._user, resumed=self._totals), initial_versioning_behavior=TO_NEWEST
+                    )
                 plan = following
                 continue
             if plan.capped:
@@ -302,6 +305,7 @@ class ConsolidateEventsWorkflow:
     def _should_continue_as_new(self, plan: WindowPlan) -> bool:
         return (
             workflow.info().is_continue_as_new_suggested()
+            or newer_workers()
             or self._windows_this_run >= plan.continue_after_windows
             or self._wakeups >= policies.MAX_WAKEUPS_PER_RUN
         )

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.common import SearchAttributeKey
+from temporalio.common import SearchAttributeKey, VersioningBehavior
 from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
@@ -46,7 +46,7 @@ _HOLD_IDS = "they hold ids and counts, and go with their retention time"
 _T = TypeVar("_T")
 
 
-@workflow.defn(name=FORGET_USER_WORKFLOW)
+@workflow.defn(name=FORGET_USER_WORKFLOW, versioning_behavior=VersioningBehavior.AUTO_UPGRADE)
 class ForgetUserWorkflow:
     """One erasure. Id: ``forget/<erasure id>``."""
 

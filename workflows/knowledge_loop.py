@@ -14,6 +14,7 @@ import asyncio
 from dataclasses import dataclass
 
 from temporalio import workflow
+from temporalio.common import VersioningBehavior
 from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
@@ -61,7 +62,7 @@ class _Ending:
     reason: str | None = None
 
 
-@workflow.defn(name=KNOWLEDGE_LOOP_WORKFLOW)
+@workflow.defn(name=KNOWLEDGE_LOOP_WORKFLOW, versioning_behavior=VersioningBehavior.AUTO_UPGRADE)
 class KnowledgeLoopWorkflow:
     """One loop. Id: ``knowledge/<tenant>/<user>/<loop id>``."""
 

@@ -6,6 +6,7 @@ Question and answer are entries of the store; here are their numbers.
 from __future__ import annotations
 
 from temporalio import workflow
+from temporalio.common import VersioningBehavior
 from temporalio.exceptions import is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
@@ -15,7 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.patience import STEP_FAILED, Patience, error_type
 
 
-@workflow.defn(name=KNOWLEDGE_QUESTION_WORKFLOW)
+@workflow.defn(name=KNOWLEDGE_QUESTION_WORKFLOW, versioning_behavior=VersioningBehavior.PINNED)
 class KnowledgeQuestionWorkflow:
     """One question. Id: ``knowledge/<tenant>/<user>/<loop id>/<question>``."""
 

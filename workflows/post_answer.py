@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 
 from temporalio import workflow
-from temporalio.common import SearchAttributeKey
+from temporalio.common import SearchAttributeKey, VersioningBehavior
 from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
@@ -60,12 +60,13 @@ with workflow.unsafe.imports_passed_through():
     from workflows.details import Batch, details_markdown
     from workflows.patience import AWAY_OR_HANGING, MODEL_AWAY, STEP_FAILED, Patience, error_type, uninterrupted
 
+    from workflows.versions import TO_NEWEST, newer_workers
 _OUTCOME = SearchAttributeKey.for_keyword(SEARCH_OUTCOME)
 _STAGE = SearchAttributeKey.for_keyword(SEARCH_STAGE)
 _SEVERITY = {Outcome.SKIPPED: 0, Outcome.NOOP: 1, Outcome.UPDATED: 2, Outcome.KEPT: 3}
 
 
-@workflow.defn(name=POST_ANSWER_WORKFLOW)
+@workflow.defn(name=POST_ANSWER_WORKFLOW, versioning_behavior=VersioningBehavior.PINNED)
 class PostAnswerWorkflow:
     """All writes to one user's profile, in order. Id: ``post-answer/<tenant>/<user>``."""
 
@@ -98,7 +99,9 @@ class PostAnswerWorkflow:
                     following = await self._process(plan)
                 if self._should_continue_as_new(plan):
                     await workflow.wait_condition(workflow.all_handlers_finished)
-                    workflow.continue_as_new(PostAnswerInput(user=self._user, resumed=self._totals))
+                    workflow.continue_as_new(
+                        PostAnswerInput(user=self._user, resumed=self._totals), initial_versioning_behavior=TO_NEWEST
+                    )
                 plan = following
                 continue
             await workflow.wait_condition(lambda known=seen: workflow.all_handlers_finished() or self._wakeups != known)
@@ -415,3 +418,4 @@ class PostAnswerWorkflow:
 def _summary(turns: tuple[TurnRef, ...]) -> str:
     first, last = turns[0].ordinal, turns[-1].ordinal
     return f"turn {first}" if first == last else f"turns {first} to {last}"
+            or newer_workers()

@@ -7,6 +7,7 @@ runs that one, it goes on there, so that in time everything is looked at.
 from __future__ import annotations
 
 from temporalio import workflow
+from temporalio.common import VersioningBehavior
 
 with workflow.unsafe.imports_passed_through():
     from memory.model.names import RECONCILE, RECONCILE_WORKFLOW
@@ -14,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows import policies
 
 
-@workflow.defn(name=RECONCILE_WORKFLOW)
+@workflow.defn(name=RECONCILE_WORKFLOW, versioning_behavior=VersioningBehavior.PINNED)
 class ReconcileWorkflow:
     @workflow.run
     async def run(self, reconcile: ReconcileInput) -> ReconcileReply:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from temporalio import workflow
+from temporalio.common import VersioningBehavior
 
 with workflow.unsafe.imports_passed_through():
     from memory.model.names import SWEEP, SWEEP_WORKFLOW
@@ -10,7 +11,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows import policies
 
 
-@workflow.defn(name=SWEEP_WORKFLOW)
+@workflow.defn(name=SWEEP_WORKFLOW, versioning_behavior=VersioningBehavior.PINNED)
 class SweepWorkflow:
     @workflow.run
     async def run(self, sweep: SweepInput) -> SweepReport:
