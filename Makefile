@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null)
 TEST_PROCESSES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test dev lint format bench eval replay histories crash fuzz pictures llamacpp lock clean setup setup-dev
+.PHONY: help demo test dev lint format bench load scale eval replay histories crash endurance fuzz pictures llamacpp lock clean setup setup-dev
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +36,12 @@ format: setup-dev ## rewrite the files as ruff wants them
 bench: setup-dev ## measures; ONLY=name runs one; writes bench/results.json
 	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY),) $(ARGS)
 
+load: setup-dev ## 20,000 turns of 2,000 users, several worker processes; ARGS="--turns 500 --users 50" for less; writes bench/load.json
+	$(BIN)/python -m bench.load $(ARGS)
+
+scale: setup-dev ## what the measured figures mean for 1 and 100 million users; ARGS="--write" puts it into docs/scale.md
+	$(BIN)/python -m bench.scale_model $(ARGS)
+
 eval: setup-dev ## golden cases of the event window, precision and recall; ARGS="--model openai:gpt-4.1-mini" for a real model
 	$(BIN)/python -m bench.evaluate $(ARGS)
 
@@ -47,6 +53,9 @@ histories: setup-dev ## record new replay fixtures for every shape of run
 
 crash: setup-dev ## 5,000 events, a misbehaving model, killed workers; some minutes
 	$(BIN)/python -m pytest -m crash tests/faults/test_windows_crash.py $(ARGS)
+
+endurance: setup-dev ## restarts and outages under load, about half an hour; ENDURANCE_RESULTS=file takes the figures
+	$(BIN)/python -m pytest -s -m endurance tests/faults/test_rolling.py tests/faults/test_outages_under_load.py $(ARGS)
 
 fuzz: setup-dev ## many requests made from the OpenAPI document; some minutes
 	$(BIN)/python -m pytest tests/api/test_schemathesis.py --fuzz-examples 100 $(ARGS)

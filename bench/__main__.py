@@ -20,6 +20,7 @@ from rich.console import Console
 
 from bench.measures import (
     answering,
+    cost,
     demo,
     http,
     knowledge_loop,
@@ -62,6 +63,7 @@ MEASURES: Final[dict[str, Measure]] = {
         knowledge_reads.measure, "filter and reduce beside a table of one's own; overview among many tables", within_s=600.0
     ),
     "knowledge_writes": Measure(knowledge_writes.measure, "add_rows beside inserts by hand", within_s=600.0),
+    "cost": Measure(cost.measure, "Temporal actions, bytes and CPU of embedding per turn and window", within_s=900.0),
     "locomo": Measure(locomo.measure, "search_events on real conversations", within_s=900.0),
     "search_facts": Measure(search.measure, "search_facts among many facts", within_s=900.0),
     "demo": Measure(demo.demo, "make demo from a fresh clone", within_s=480.0),
