@@ -33,7 +33,7 @@ from minio import Minio
 from minio.error import S3Error
 
 from memory.model.errors import InvalidSettings, MemoryUnavailable
-from memory.model.names import SEARCH_ATTRIBUTES, SEARCH_TENANT
+from memory.model.names import SEARCH_ATTRIBUTE_TYPES, SEARCH_ATTRIBUTES, SEARCH_TENANT
 from memory.stores.folder_lock import FolderLock
 from memory.stores.objects.minio import FAILURES
 from starter.processes import ChildProcess, free_ports, port_is_free
@@ -386,7 +386,7 @@ class TemporalServer(Engine):
         start_timeout_s: float = 60.0,
         stop_grace_s: float = 10.0,
     ) -> None:
-        """``in_memory``: several times faster, forgets all workflows at its end. ``search_attributes``: of type Keyword."""
+        """``in_memory``: several times faster, forgets all workflows at its end. ``search_attributes``: Keyword unless ours."""
         super().__init__(data_dir, start_timeout_s=start_timeout_s, stop_grace_s=stop_grace_s)
         self._in_memory = in_memory
         self._ui = ui
@@ -418,10 +418,13 @@ class TemporalServer(Engine):
             # The first takes about 50 ms off every task dispatch, the second a stall at about 100 buffered signals.
             *("--dynamic-config-value", "history.transferProcessorMaxPollRPS=1000"),
             *("--dynamic-config-value", "history.maximumBufferedEventsBatch=2000"),
+            # One server needs no partitions, and tasks in those that nobody polls are forwarded over and over.
+            *("--dynamic-config-value", "matching.numTaskqueueReadPartitions=1"),
+            *("--dynamic-config-value", "matching.numTaskqueueWritePartitions=1"),
         ]
         argv += ["--ui-port", str(self.port("ui")), "--ui-disable-news-fetch"] if self._ui else ["--headless"]
         for name in self._search_attributes:
-            argv += ["--search-attribute", f"{name}=Keyword"]
+            argv += ["--search-attribute", f"{name}={SEARCH_ATTRIBUTE_TYPES.get(name, 'Keyword')}"]
         if not self._in_memory:
             argv += ["--db-filename", str(self.folder / "temporal.db")]
             argv += ["--sqlite-pragma", "journal_mode=wal", "--sqlite-pragma", "synchronous=normal"]

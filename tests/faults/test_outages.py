@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -28,7 +28,7 @@ from starter.engines import S3Server, TemporalServer
 from starter.schedules import ensure_schedules
 from starter.temporal import connect
 from starter.views import LoadedMemory, LoadReason, Receipt, ReceiptStatus
-from tests.support.fleet import World, as_json, migrated_file, new_namespace, open_world, working, world_settings
+from tests.support.fleet import World, as_json, migrated_file, new_namespace, open_world, scheduled, working, world_settings
 from tests.support.postgres import PostgresServer
 from tests.support.seen import Seen, look
 from tests.support.waiting import until
@@ -60,6 +60,13 @@ def turn(number: int) -> Turn:
         occurred_at=START + timedelta(minutes=number),
         allow_user_memory=True,
     )
+
+
+@pytest.fixture(scope="module")
+def temporal_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporalServer]:
+    """Of this file alone: its two dozen namespaces would keep the server that all others share busy until the end."""
+    with TemporalServer(tmp_path_factory.mktemp("outages"), in_memory=True, ui=False, stop_grace_s=2) as server:
+        yield server
 
 
 Step = Callable[[], Awaitable[Any]]
@@ -139,14 +146,14 @@ async def meanwhile(place: Place, outage: Outage) -> None:
 async def afterwards(place: Place) -> None:
     """The client and the sweeper do it by themselves."""
     world = place.world
-    await ensure_schedules(world.client, world.settings)
 
     async def all_done() -> bool:
         ledger = await world.ledger(USER)
         return len(ledger) == 3 and {row.state for row in ledger.values()} == {"done"}
 
-    await until(all_done, within_s=120, what="an outcome of all three turns")
-    await world.settle(USER)
+    async with scheduled(world.client, world.settings):
+        await until(all_done, within_s=120, what="an outcome of all three turns")
+        await world.settle(USER)
     assert world.memory.lost_turns == 0
 
 

@@ -9,11 +9,13 @@ input ends, all workers are killed: none outlives the test. Secrets go through t
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import selectors
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,6 +23,7 @@ from typing import Any, NoReturn
 from activities import build_activities
 from memory.llm.factory import build_models
 from memory.settings import load_settings
+from starter import cli
 from starter.logs import configure_logging
 from starter.temporal import connect
 from tests.support.loop_model import LoopModel
@@ -32,7 +35,8 @@ from worker import QUEUES, build_workers, open_collaborators
 @dataclass(frozen=True)
 class Job:
     """One worker process. ``settings``: by field name, as JSON. ``log``: file for its standard error. ``flaky``: the share of model
-    calls that fail. ``script``: of a :class:`tests.support.loop_model.LoopModel`, in place of the settings' model."""
+    calls that fail. ``script``: of a :class:`tests.support.loop_model.LoopModel`, in place of the settings' model. ``command``: the
+    environment of the command `afterturn worker`, which the process then runs as it is; the rest does not count."""
 
     job_id: str
     address: str
@@ -43,6 +47,7 @@ class Job:
     crash: Point | None = None
     flaky: float = 0.0
     script: list[Any] | None = None
+    command: dict[str, str] | None = field(default=None, repr=False)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -90,6 +95,14 @@ async def work(job: Job) -> None:
         await asyncio.gather(*running)
 
 
+def run_command(job: Job, environment: Mapping[str, str]) -> int:
+    os.environ.clear()
+    os.environ.update(environment)
+    queue = {QUEUES: "all", QUEUES[:1]: "workflows", QUEUES[1:]: "models"}[job.queues]
+    sys.argv = ["afterturn", "worker", "--queue", queue]
+    return cli.main(sys.argv[1:])
+
+
 def become_worker(job: Job) -> NoReturn:
     """In the fork: nothing of the foreman's is left but its imports."""
     code = 1
@@ -101,8 +114,11 @@ def become_worker(job: Job) -> NoReturn:
         os.dup2(nothing, 1)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        asyncio.run(work(job))
-        code = 0
+        if job.command is not None:
+            code = run_command(job, job.command)
+        else:
+            asyncio.run(work(job))
+            code = 0
     except BaseException:  # noqa: BLE001 - the fork must not go on as a second foreman
         sys.excepthook(*sys.exc_info())
     finally:
@@ -147,6 +163,8 @@ def foreman() -> None:
                 *lines, pending = (pending + chunk).split(b"\n")
                 for line in lines:
                     job = Job.from_json(line.decode())
+                    if job.command is not None:
+                        importlib.import_module("starter.cli.app")  # once, and not in every fork
                     pid = os.fork()
                     if pid == 0:
                         become_worker(job)

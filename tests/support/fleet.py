@@ -25,6 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities import build_activities
 from memory.llm.factory import build_models
 from memory.model.errors import InvalidSettings, MemoryUnavailable
+from memory.model.names import RECONCILE_SCHEDULE_ID, SWEEP_SCHEDULE_ID
 from memory.model.scope import Scope
 from memory.model.turn import Turn
 from memory.ports import TurnSummary
@@ -35,6 +36,7 @@ from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
 from starter import MemoryClient
 from starter.client import Parts
+from starter.schedules import ensure_schedules
 from starter.search import open_search, stores_of
 from starter.temporal import connect, ensure_search_attributes
 from tests.support.crashing_worker import Job
@@ -142,8 +144,10 @@ class Foreman:
         queues: Sequence[str] = QUEUES,
         flaky: float = 0.0,
         script: Sequence[Any] | None = None,
+        command: bool = False,
     ) -> WorkerProcess:
-        """A worker on the client's server and namespace; returns when its process exists. ``flaky``: see ``wires.Flaky``."""
+        """A worker on the client's server and namespace; returns when its process exists. ``flaky``: see ``wires.Flaky``.
+        ``command``: it is `afterturn worker`."""
         job_id = f"worker-{next(self._numbers)}"
         job = Job(
             job_id=job_id,
@@ -155,6 +159,7 @@ class Foreman:
             crash=crash,
             flaky=flaky,
             script=None if script is None else list(script),
+            command=plain_environment({**as_environment(settings), **server_of(client)}) if command else None,
         )
         worker = self._workers[job_id] = WorkerProcess(job)
         assert self._process.stdin is not None
@@ -270,6 +275,17 @@ async def new_namespace(address: str) -> Client:
 
     await until(known, within_s=60.0, what="a usable namespace")
     return client
+
+
+@asynccontextmanager
+async def scheduled(client: Client, settings: Settings) -> AsyncGenerator[None]:
+    """The product's schedules, for as long as the block runs: a shared server would go on starting sweeps every second."""
+    await ensure_schedules(client, settings)
+    try:
+        yield
+    finally:
+        for schedule_id in (SWEEP_SCHEDULE_ID, RECONCILE_SCHEDULE_ID):
+            await client.get_schedule_handle(schedule_id).delete()
 
 
 # ------------------------------------------------------------------------------------------------------------------- worlds
