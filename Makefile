@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null)
 TEST_PROCESSES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test dev lint format bench load scale eval replay histories crash endurance fuzz pictures llamacpp lock clean setup setup-dev
+.PHONY: help demo test dev lint format bench load scale eval replay histories crash endurance fuzz pictures image-steps llamacpp lock clean setup setup-dev
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,9 @@ fuzz: setup-dev ## many requests made from the OpenAPI document; some minutes
 
 pictures: setup-dev ## the pictures of the pages in docs/img; needs Chromium
 	$(BIN)/python -m pytest tests/browser/pictures_settings.py tests/browser/pictures_admin.py $(ARGS)
+
+image-steps: setup-dev ## the steps of deploy/Dockerfile in a clean environment, packages from the registry; some minutes
+	$(BIN)/python -m pytest tests/deploy/install_image.py $(ARGS)
 
 llamacpp: setup-dev ## optional: the pipeline's invariants against a small real model
 	$(BIN)/python -m tests.llamacpp.install
