@@ -21,6 +21,7 @@ from memory.model.steps import BatchInput, ConsolidateReply, Decision, GateReply
 from memory.model.turn import Turn
 from memory.ports import EventLog, ModelProvider, Usage
 from memory.profiles import Profiles, ProfileSnapshot
+from memory.prompts import PROMPT_VERSION
 
 RECENT_S = 2.0
 
@@ -59,7 +60,13 @@ class ModelActivities:
             profile = await for_prompt(snapshot.document.profile, counter, plan.max_tokens, datetime.now(UTC).date())
             model = self._meter.metered(self._models.model(plan.model), batch.user.scope)
             decision = await ask_gate(model, profile, turns, timeout_s=plan.model_timeout_s)
-        return GateReply(update=decision.update, flags=decision.flags, usage=stage_usage(decision.usage), elapsed_ms=since(began))
+        return GateReply(
+            update=decision.update,
+            flags=decision.flags,
+            usage=stage_usage(decision.usage),
+            elapsed_ms=since(began),
+            prompts=PROMPT_VERSION,
+        )
 
     @activity.defn(name=CONSOLIDATE_TURNS)
     @translated
@@ -95,6 +102,7 @@ class ModelActivities:
                     flags=result.flags,
                     usage=usage,
                     elapsed_ms=since(began),
+                    prompts=PROMPT_VERSION,
                 )
             document = self._profiles.compose(snapshot, result.profile, scope=scope, rewrite=True, now=now)
             candidate = await self._profiles.stage(scope, document)
@@ -106,6 +114,7 @@ class ModelActivities:
             flags=result.flags,
             usage=usage,
             elapsed_ms=since(began),
+            prompts=PROMPT_VERSION,
         )
 
     async def _turns(self, batch: BatchInput, refs: tuple[TurnRef, ...]) -> list[Turn]:

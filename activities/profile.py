@@ -71,6 +71,7 @@ class ProfileActivities:
                 write_key=write_key,
                 cause="turns",
                 applied_turns=applied,
+                prompts=upload.prompts,
             )
         except ProfileConflict:
             await self._drop(scope, upload.candidate)

@@ -24,6 +24,7 @@ MAX_DOCUMENT_BYTES = 2 * 1024 * 1024
 """More than the 1 MiB that an editor may save, since frontmatter and strict form add to it."""
 MAX_CACHED_BYTES = 64 * 1024
 VERSION, WRITE_KEY, CAUSE, TURNS, BODY_HASH = "version", "write-key", "cause", "applied-turns", "body-sha256"
+PROMPTS = "prompts"
 """Names in an object's metadata."""
 _QUICK_BYTES = 8 * 1024
 """Redacted on the spot, in a millisecond or two."""
@@ -71,6 +72,7 @@ class Noted:
     cause: str | None = None
     turns: tuple[str, ...] = ()
     hash: str | None = None
+    prompts: str | None = None
 
     @classmethod
     def read(cls, info: ObjectInfo) -> Noted:
@@ -82,6 +84,7 @@ class Noted:
             cause=noted.get(CAUSE),
             turns=tuple(turn for turn in noted.get(TURNS, "").split(",") if turn),
             hash=noted.get(BODY_HASH),
+            prompts=noted.get(PROMPTS),
         )
 
     def is_of(self, stored: StoredObject) -> bool:

@@ -34,6 +34,7 @@ from memory.profile_file import (
     CAUSE,
     MAX_CACHED_BYTES,
     MAX_DOCUMENT_BYTES,
+    PROMPTS,
     TURNS,
     VERSION,
     WRITE_KEY,
@@ -67,7 +68,8 @@ _log = structlog.get_logger("afterturn.profiles")
 
 @dataclass(frozen=True, slots=True)
 class VersionInfo:
-    """One line of a history. ``size``: bytes of the file."""
+    """One line of a history. ``size``: bytes of the file. ``turns``: what names the turns that it holds. ``prompts``: version of
+    those that it was made with; None where no model made it, or where that was not noted yet."""
 
     version: int
     etag: str
@@ -77,6 +79,8 @@ class VersionInfo:
     size: int
     is_latest: bool
     write_key: str | None
+    turns: tuple[str, ...] = ()
+    prompts: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +213,8 @@ class Profiles:
                 size=info.size,
                 is_latest=info.is_latest,
                 write_key=noted.write_key,
+                turns=noted.turns,
+                prompts=noted.prompts,
             )
             for info, noted, number in zip(listed, heads, numbers, strict=False)
         ]
@@ -271,6 +277,7 @@ class Profiles:
         write_key: str,
         cause: str,
         applied_turns: Sequence[str],
+        prompts: str | None = None,
     ) -> Written:
         """Write the document if the profile is still the one with ``base_etag`` (None: still missing).
 
@@ -278,6 +285,7 @@ class Profiles:
             write_key: names this write over its retries; a repeat whose first try was applied is a success.
             cause: for the history, for instance ``turns``, ``edit``, ``rollback:3``.
             applied_turns: what names the turns that the document holds; the last ones that fit are kept (64 of 16 digits).
+            prompts: version of those that a model made the document with.
 
         Raises:
             ProfileConflict: the profile changed since it was read; nothing was written.
@@ -285,7 +293,8 @@ class Profiles:
         """
         bucket, key = self.bucket(scope.tenant), self.key(scope, root)
         data = _checked_document(document)
-        for name, value in (("write key", write_key), ("cause", cause), *(("turn", turn) for turn in applied_turns)):
+        named = [("write key", write_key), ("cause", cause), *(("turn", turn) for turn in applied_turns)]
+        for name, value in [*named, ("prompts' version", prompts or "-")]:
             if not _TOKEN.fullmatch(value):
                 raise InvalidInput(f"the {name} must be 1 to 128 printable ASCII characters without space or comma")
         await self._store.ensure_bucket(bucket)
@@ -301,6 +310,8 @@ class Profiles:
             TURNS: _joined(applied_turns),
             BODY_HASH: hashlib.sha256(data).hexdigest(),
         }
+        if prompts is not None:
+            metadata[PROMPTS] = prompts
         try:
             info = await self._store.put(
                 bucket,

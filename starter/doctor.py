@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from temporalio.api.enums.v1 import IndexedValueType, TaskQueueType
+from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
@@ -15,7 +15,14 @@ from temporalio.client import Client
 from memory.llm.factory import build_models
 from memory.model.enablement import ReasonCode, is_flagged
 from memory.model.errors import AfterturnError, InvalidInput, InvalidSettings, MemoryUnavailable
-from memory.model.names import MODEL_TASK_QUEUE, RECONCILE_SCHEDULE_ID, SEARCH_ATTRIBUTES, SWEEP_SCHEDULE_ID, TASK_QUEUE
+from memory.model.names import (
+    MODEL_TASK_QUEUE,
+    RECONCILE_SCHEDULE_ID,
+    SEARCH_ATTRIBUTE_TYPES,
+    SEARCH_ATTRIBUTES,
+    SWEEP_SCHEDULE_ID,
+    TASK_QUEUE,
+)
 from memory.model.turn import Outcome
 from memory.ports import TurnSummary
 from memory.profiles import Profiles
@@ -26,7 +33,7 @@ from memory.stores.tables.faults import MIGRATE
 from memory.stores.vectors import FOLDER
 from starter.search import open_search
 from starter.spool import Spool
-from starter.temporal import address_of, connect, temporal_errors
+from starter.temporal import INDEXED_TYPES, address_of, connect, temporal_errors
 
 CHECK_TIMEOUT_S = 20.0
 LAST_TURNS = 1_000
@@ -135,11 +142,11 @@ class _Doctor:
         with temporal_errors("reading search attributes"):
             request = ListSearchAttributesRequest(namespace=client.namespace)
             known = (await client.operator_service.list_search_attributes(request)).custom_attributes
-        missing = [n for n in SEARCH_ATTRIBUTES if known.get(n) != IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD]
+        missing = [name for name, kind in INDEXED_TYPES.items() if known.get(name) != kind]
         if missing:
-            names = " ".join(f"--name {name} --type Keyword" for name in missing)
+            names = " ".join(f"--name {name} --type {SEARCH_ATTRIBUTE_TYPES[name]}" for name in missing)
             raise _Wrong(
-                f"missing or not of type Keyword: {', '.join(missing)}",
+                f"missing or of another type: {', '.join(missing)}",
                 f"run `afterturn migrate --temporal`, or: temporal operator search-attribute create {names}",
             )
         return ", ".join(SEARCH_ATTRIBUTES)

@@ -115,7 +115,7 @@ class Handles:
     async def history(self, scope: Scope, *, limit: int) -> tuple[ProfileVersion, ...]:
         root = root_of(await self._directory.facts(scope, "default"))
         return tuple(
-            ProfileVersion(v.version, v.etag, v.modified_at, v.cause, v.size, v.is_latest)
+            ProfileVersion(v.version, v.etag, v.modified_at, v.cause, v.size, v.is_latest, v.prompts)
             for v in await self._profiles.history(scope, root, limit=limit)
         )
 

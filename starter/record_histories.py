@@ -213,6 +213,7 @@ SHAPES: dict[str, Shape] = {
     "update-after-rate-limit": (Scripted, _rate_limited),
     "update-through-store-outage": (Scripted, _outage),
     "update-through-model-outage": (lambda: Scripted(plan={"model_retry_for_s": 60}), _model_away),
+    "update-notes-prompts": (lambda: Scripted(prompts="v1"), _one_turn),
     "update-notice-failed": (Scripted, _notice_failed),
     "update-remote-notice": (lambda: Scripted(plan={"remote_notices": True}), _one_turn),
     "noop-by-gate": (lambda: Scripted(gate_says=False), _one_turn),

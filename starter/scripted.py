@@ -91,6 +91,8 @@ class Scripted(Script):
     skip: bool = False
     """Memory is switched off: every turn is skipped."""
     version: int = 0
+    prompts: str | None = None
+    """What the model steps say they asked with."""
     outcomes: dict[str, FinishInput] = field(default_factory=dict)
     notices: list[NoticeInput] = field(default_factory=list)
 
@@ -125,7 +127,8 @@ class Scripted(Script):
     @activity.defn(name=names.GATE_TURNS)
     async def gate(self, batch: BatchInput) -> GateReply:
         await self.enter("gate")
-        return GateReply(update=self.gate_says, usage=StageUsage(input_tokens=10, output_tokens=1, calls=1), elapsed_ms=3)
+        usage = StageUsage(input_tokens=10, output_tokens=1, calls=1)
+        return GateReply(update=self.gate_says, usage=usage, elapsed_ms=3, prompts=self.prompts)
 
     @activity.defn(name=names.CONSOLIDATE_TURNS)
     async def consolidate(self, batch: BatchInput) -> ConsolidateReply:
@@ -137,6 +140,7 @@ class Scripted(Script):
             base_version=self.version,
             applied_version=self.version,
             usage={"consolidate": StageUsage(input_tokens=100, output_tokens=50, calls=1)},
+            prompts=self.prompts,
         )
 
     @activity.defn(name=names.UPLOAD_PROFILE)

@@ -22,7 +22,7 @@ from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode
 
 from memory.model.errors import InvalidSettings, MemoryUnavailable
-from memory.model.names import SEARCH_ATTRIBUTES, SEARCH_TENANT, SEARCH_USER
+from memory.model.names import SEARCH_ATTRIBUTE_TYPES, SEARCH_ATTRIBUTES, SEARCH_TENANT, SEARCH_USER
 from memory.model.scope import Scope
 from memory.settings import Settings, read_dev_file, temporal_environment
 from starter.observing import plugins
@@ -36,6 +36,15 @@ CONNECT_TIMEOUT = timedelta(seconds=5)
 CONNECT_S = 15.0
 OPERATOR_S = 10.0
 REGISTER_WAIT_S = 10.0
+
+INDEXED_TYPES = {
+    name: {
+        "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+        "KeywordList": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST,
+    }[kind]
+    for name, kind in SEARCH_ATTRIBUTE_TYPES.items()
+}
+"""Of our search attributes, as the server numbers them."""
 
 _REFUSED = {
     RPCStatusCode.INVALID_ARGUMENT,
@@ -132,7 +141,7 @@ async def ensure_search_attributes(client: Client) -> tuple[str, ...]:
         return ()
     request = AddSearchAttributesRequest(
         namespace=client.namespace,
-        search_attributes=dict.fromkeys(missing, IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD),
+        search_attributes={name: INDEXED_TYPES[name] for name in missing},
     )
     try:
         async with asyncio.timeout(OPERATOR_S):
@@ -140,7 +149,7 @@ async def ensure_search_attributes(client: Client) -> tuple[str, ...]:
     except RPCError as error:
         if error.status in _REFUSED:
             raise InvalidSettings(
-                f"the search attributes {', '.join(missing)} (type Keyword) are missing in the namespace {client.namespace} and "
+                f"the search attributes {', '.join(map(_typed, missing))} are missing in the namespace {client.namespace} and "
                 f"cannot be added from here ({error.status.name}); add them with `temporal operator search-attribute create`"
             ) from None
         if error.status is not RPCStatusCode.ALREADY_EXISTS:
@@ -156,15 +165,19 @@ async def ensure_search_attributes(client: Client) -> tuple[str, ...]:
     return missing
 
 
+def _typed(name: str) -> str:
+    return f"{name} ({SEARCH_ATTRIBUTE_TYPES[name]})"
+
+
 async def _missing_attributes(client: Client) -> tuple[str, ...]:
     request = ListSearchAttributesRequest(namespace=client.namespace)
     listing = client.operator_service.list_search_attributes(request)
     found = await ask(listing, "reading search attributes", within_s=OPERATOR_S, address=address_of(client))
     known = found.custom_attributes
-    wrong = [n for n in SEARCH_ATTRIBUTES if n in known and known[n] != IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD]
+    wrong = [n for n in SEARCH_ATTRIBUTES if n in known and known[n] != INDEXED_TYPES[n]]
     if wrong:
         raise InvalidSettings(
-            f"the search attributes {', '.join(wrong)} of the namespace {client.namespace} exist with a type other than Keyword"
+            f"search attributes of the namespace {client.namespace} exist with another type than {', '.join(map(_typed, wrong))}"
         )
     return tuple(name for name in SEARCH_ATTRIBUTES if name not in known)
 

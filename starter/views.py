@@ -139,6 +139,8 @@ class ProfileVersion:
     size: int
     """Bytes of the stored file."""
     is_latest: bool
+    prompts: str | None = None
+    """Version of the prompts that it was made with; None where no model made it."""
 
 
 @dataclass(frozen=True, slots=True)

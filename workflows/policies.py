@@ -217,6 +217,9 @@ MAX_STEERS_PER_RUN: Final = 500
 """Interjections and answers that one run takes; more are refused until it has continued as new."""
 
 STORE_PATIENCE: Final = Patience()
+
+MAX_PROMPTS_NOTED: Final = 20
+"""Versions of prompts in a run's search attribute."""
 MODEL_PATIENCE: Final = Patience(first_s=5.0, longest_s=60.0)
 """After the bounded attempts of a turn's rewrite; each further wait is followed by one attempt."""
 

@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
         ROLLBACK_PROFILE,
         ROLLBACK_UPDATE,
         SEARCH_OUTCOME,
+        SEARCH_PROMPTS,
         SEARCH_STAGE,
         SEND_NOTICE,
         STATUS_QUERY,
@@ -63,6 +64,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.versions import TO_NEWEST, newer_workers
 _OUTCOME = SearchAttributeKey.for_keyword(SEARCH_OUTCOME)
 _STAGE = SearchAttributeKey.for_keyword(SEARCH_STAGE)
+_PROMPTS = SearchAttributeKey.for_keyword_list(SEARCH_PROMPTS)
 _SEVERITY = {Outcome.SKIPPED: 0, Outcome.NOOP: 1, Outcome.UPDATED: 2, Outcome.KEPT: 3}
 
 
@@ -79,6 +81,7 @@ class PostAnswerWorkflow:
         self._batch = Batch()
         self._version: int | None = None
         self._worst: Outcome | None = None
+        self._prompts: set[str] = set()
         self._history: list[str] = []
         self._patience = Patience(lambda: self._note_waiting("store"))
         self._model_patience = Patience(lambda: self._note_waiting("model"), policies.MODEL_PATIENCE)
@@ -196,6 +199,7 @@ class PostAnswerWorkflow:
             return True
         batch.flags.extend(reply.flags)
         batch.spend("gate", reply.usage, reply.elapsed_ms)
+        self._note_prompts(reply.prompts)
         return reply.update
 
     async def _consolidate(self, plan: Plan, batch: Batch) -> None:
@@ -226,6 +230,7 @@ class PostAnswerWorkflow:
         for stage, usage in reply.usage.items():
             batch.spend(stage, usage, 0)
         batch.spend("consolidate", StageUsage(), reply.elapsed_ms)
+        self._note_prompts(reply.prompts)
         if reply.decision is Decision.NOOP:
             batch.end(Outcome.NOOP, reply.reason or "model")
             return True
@@ -283,7 +288,12 @@ class PostAnswerWorkflow:
     async def _upload(self, plan: Plan, batch: Batch, reply: ConsolidateReply, candidate: str) -> WriteReply:
         self._enter("uploading", batch)
         argument = UploadInput(
-            user=self._user, plan=plan, candidate=candidate, base_etag=reply.base_etag, base_version=reply.base_version
+            user=self._user,
+            plan=plan,
+            candidate=candidate,
+            base_etag=reply.base_etag,
+            base_version=reply.base_version,
+            prompts=reply.prompts,
         )
 
         async def call() -> WriteReply:
@@ -350,7 +360,8 @@ class PostAnswerWorkflow:
             self._version = batch.version
         if self._worst is None or _SEVERITY[argument.outcome] > _SEVERITY[self._worst]:
             self._worst = argument.outcome
-        workflow.upsert_search_attributes([_OUTCOME.value_set(self._worst.value), _STAGE.value_set("done")])
+        prompts = [_PROMPTS.value_set(sorted(self._prompts))] if self._prompts else []
+        workflow.upsert_search_attributes([_OUTCOME.value_set(self._worst.value), _STAGE.value_set("done"), *prompts])
         batch.stage = "done"
         self._batch = batch
         self._history = [*self._history[-19:], batch.line()]
@@ -397,6 +408,11 @@ class PostAnswerWorkflow:
     def _note_waiting(self, what: str) -> None:
         """For operators: "which users wait for a store (a model)?" The normal course costs no update of the search index."""
         workflow.upsert_search_attributes([_STAGE.value_set(f"waiting_for_{what}")])
+
+    def _note_prompts(self, version: str | None) -> None:
+        """What activities say, never what this code is deployed with. Replies of old histories say nothing."""
+        if version is not None and len(self._prompts) < policies.MAX_PROMPTS_NOTED:
+            self._prompts.add(version)
 
     # ---------------------------------------------------------------------------------------------------------------- view
 

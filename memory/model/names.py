@@ -31,8 +31,16 @@ SEARCH_TENANT = "AfterturnTenant"
 SEARCH_USER = "AfterturnUser"
 SEARCH_OUTCOME = "AfterturnOutcome"
 SEARCH_STAGE = "AfterturnStage"
-SEARCH_ATTRIBUTES = (SEARCH_TENANT, SEARCH_USER, SEARCH_OUTCOME, SEARCH_STAGE)
-"""All of type Keyword."""
+SEARCH_PROMPTS = "AfterturnPrompts"
+"""Versions of the prompts that a run has used."""
+SEARCH_ATTRIBUTE_TYPES = {
+    SEARCH_TENANT: "Keyword",
+    SEARCH_USER: "Keyword",
+    SEARCH_OUTCOME: "Keyword",
+    SEARCH_STAGE: "Keyword",
+    SEARCH_PROMPTS: "KeywordList",
+}
+SEARCH_ATTRIBUTES = tuple(SEARCH_ATTRIBUTE_TYPES)
 
 # Registered names of the activities: part of every workflow history, so never changed once a history holds them.
 CLAIM_TURNS = "claim_turns"

@@ -178,6 +178,8 @@ class GateReply(Payload):
     """Why it counts as UPDATE although the model did not say so."""
     usage: StageUsage = StageUsage()
     elapsed_ms: int = 0
+    prompts: str | None = None
+    """Version of the prompts that the model was asked with; None where it was not asked."""
 
 
 class Decision(StrEnum):
@@ -200,6 +202,8 @@ class ConsolidateReply(Payload):
     """For instance ``repaired``, ``condensed``, ``truncated``, ``loss_guard``, ``scrubbed``, ``redacted``."""
     usage: dict[str, StageUsage] = Field(default_factory=dict)
     elapsed_ms: int = 0
+    prompts: str | None = None
+    """As in a :class:`GateReply`."""
 
 
 class UploadInput(Payload):
@@ -208,6 +212,8 @@ class UploadInput(Payload):
     candidate: str
     base_etag: str | None
     base_version: int
+    prompts: str | None = None
+    """Version of the prompts that the candidate was made with."""
 
 
 class EditInput(Payload):

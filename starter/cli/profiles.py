@@ -109,12 +109,13 @@ async def _history(state: State, tenant: str, user: str, limit: int, *, as_json:
         emit_json(list(versions))
         return
     print_table(
-        ("version", "written (UTC)", "by", "bytes"),
+        ("version", "written (UTC)", "by", "prompts", "bytes"),
         [
             (
                 f"{v.version}{' (now)' if v.is_latest else ''}",
                 f"{v.written_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
                 v.cause or "",
+                v.prompts or "",
                 f"{v.size}",
             )
             for v in versions

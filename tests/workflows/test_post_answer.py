@@ -10,7 +10,7 @@ import pytest
 from temporalio.client import Client, WithStartWorkflowOperation, WorkflowFailureError
 from temporalio.common import WorkflowIDConflictPolicy
 
-from memory.model.names import TASK_QUEUE
+from memory.model.names import SEARCH_PROMPTS, TASK_QUEUE
 from memory.model.steps import (
     Decision,
     EditRequest,
@@ -68,6 +68,28 @@ async def test_a_noop_of_the_gate_calls_nothing_else_and_shows_no_notice(running
     assert run.world.outcomes["t1"].outcome is Outcome.NOOP
     assert "consolidate" not in run.world.calls
     assert run.world.notices == []
+
+
+async def test_a_run_can_be_found_by_the_prompts_that_it_used(running: Running, temporal_client: Client) -> None:
+    """Also by those of a version that was replaced while the run went on."""
+    async with running(Scripted(prompts="v1")) as run:
+        release = asyncio.Event()
+        run.world.then("finish", release)
+        run.world.turn("t1")
+        handle = await run.wake("t1")
+        await until(lambda: "finish" in run.world.calls)
+        run.world.prompts = "v2"
+        run.world.turn("t2")
+        release.set()
+        await handle.result()
+        for version in ("v1", "v2"):
+            query = f"{SEARCH_PROMPTS} = '{version}' AND WorkflowId = '{handle.id}'"
+            await until(lambda query=query: _found(temporal_client, query))
+        assert not await _found(temporal_client, f"{SEARCH_PROMPTS} = 'v3' AND WorkflowId = '{handle.id}'")
+
+
+async def _found(client: Client, query: str) -> int:
+    return (await client.count_workflows(query)).count
 
 
 @pytest.mark.parametrize("kind", ["ModelUnavailable", "ModelRejected", "ModelTimedOut", "Unexpected"])
