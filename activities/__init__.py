@@ -14,6 +14,7 @@ from activities.knowledge_model import KnowledgeModelActivities
 from activities.model_steps import ModelActivities
 from activities.notices import NoticeActivities
 from activities.profile import ProfileActivities
+from activities.rollout_gate import RolloutGateActivities
 from activities.sweep import SweepActivities, Waker
 from activities.turns import PipelineRules, TurnActivities
 from activities.window_plan import WindowRules
@@ -114,6 +115,7 @@ def build_activities(parts: Collaborators) -> Activities:
     )
     loops, thinking = KnowledgeActivities(desk, parts.meter), KnowledgeModelActivities(desk, parts.models, parts.meter)
     forget = ForgetActivities(parts.erasures, parts.profiles, parts.index, parts.loops, parts.runs, parts.forget_rules)
+    gate = RolloutGateActivities(parts.log, parts.profiles)
     return Activities(
         store=[
             turns.claim_turns,
@@ -137,6 +139,7 @@ def build_activities(parts: Collaborators) -> Activities:
             forget.erase_user,
             forget.delete_user_runs,
             forget.mark_forget,
+            gate.check_stores,
         ],
         model=[
             model.gate_turns,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from workflows.knowledge_question import KnowledgeQuestionWorkflow
     from workflows.post_answer import PostAnswerWorkflow
     from workflows.reconcile import ReconcileWorkflow
+    from workflows.rollout_gate import RolloutGateWorkflow
     from workflows.sweep import SweepWorkflow
 
     WORKFLOWS: tuple[type, ...]
@@ -28,6 +29,7 @@ _HOMES = {
     "KnowledgeLoopWorkflow": "workflows.knowledge_loop",
     "KnowledgeQuestionWorkflow": "workflows.knowledge_question",
     "ForgetUserWorkflow": "workflows.forget_user",
+    "RolloutGateWorkflow": "workflows.rollout_gate",
 }
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "KnowledgeQuestionWorkflow",
     "PostAnswerWorkflow",
     "ReconcileWorkflow",
+    "RolloutGateWorkflow",
     "SweepWorkflow",
 ]
 

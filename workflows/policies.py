@@ -228,6 +228,9 @@ FORGET_ERASE: Final = LongStoreStep("erase", start_to_close_s=3600, attempts=2)
 FORGET_PATIENCE: Final = Patience(first_s=1.0, longest_s=300.0)
 """An erasure outlasts any outage, so its waits grow longer."""
 
+CHECK_STORES: Final = LongStoreStep("check stores", start_to_close_s=60, attempts=20)
+"""Minutes of patience: a store that is away for a moment is no fault of a new version."""
+
 
 def longest_steps(model_timeout_s: float) -> dict[str, float]:
     """By workflow type: so long, in seconds, a step of a run that was stopped may go on in a worker that does not hear of it."""
