@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Signatures by a private key, which whoever checks them does not have."""
 MIN_SECRET_CHARS: Final = 32
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def split_address(address: str) -> tuple[str, int] | None:
@@ -94,7 +94,7 @@ class ApiSettings(BaseSettings):
     @classmethod
     def _check_encrypted(cls, value: str | None) -> str | None:
         # Whoever can change these answers on their way can sign in as anybody.
-        if value is not None and value.startswith("http:") and urlsplit(value).hostname not in _LOOPBACK:
+        if value is not None and value.startswith("http:") and urlsplit(value).hostname not in LOOPBACK:
             raise PydanticCustomError("https", "must be an https:// address (http:// only on this machine)")
         return value
 

@@ -58,6 +58,10 @@ class OperationsSettings(BaseSettings):
         description="AES-256 keys for what Temporal stores, id:base64,…; the first encrypts, all decrypt; default: not encrypted",
     )
     codec_address: str = Field("127.0.0.1:8730", description="host:port at which `afterturn codec-server` serves the Web UI")
+    codec_audience: str | None = Field(
+        None, description="audience of the tokens that the Web UI passes to the codec server; default: as oidc_audience"
+    )
+    codec_role: str = Field("operator", min_length=1, description="role that such a token must have, in the claim of claim_roles")
 
     @field_validator("payload_keys")
     @classmethod

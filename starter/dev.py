@@ -28,7 +28,7 @@ from memory.model.errors import MemoryUnavailable
 from memory.settings import DEV_FILE, Settings, load_settings
 from memory.settings_api import split_address
 from memory.stores.folder_lock import FolderLock
-from memory.stores.http_server import listening
+from memory.stores.http_server import listening, serving
 from memory.stores.migrations import migrate
 from memory.stores.vectors import serve_vectors
 from starter.engines import Engine, S3Server, TemporalServer
@@ -121,7 +121,8 @@ class LocalStack:
         self._progress("starting the servers")
         # Nobody reads again what is thrown away, so its servers need not put anything in order at their end.
         grace_s = 0.0 if self._throw_away else STOP_GRACE_S
-        temporal = TemporalServer(self.data_dir, in_memory=self._throw_away, stop_grace_s=grace_s)
+        codec, endpoint = self._codec_listener(asked)
+        temporal = TemporalServer(self.data_dir, in_memory=self._throw_away, stop_grace_s=grace_s, codec_endpoint=endpoint)
         foreign_store = "object_store_endpoint" in asked.model_fields_set and not self._throw_away
         own_store = None if foreign_store else S3Server(self.data_dir, stop_grace_s=grace_s)
         self._engines = [engine for engine in (temporal, own_store) if engine is not None]
@@ -139,7 +140,7 @@ class LocalStack:
         pages: dict[str, Any] = {}
         listener: socket.socket | None = None
         if not self._throw_away:
-            listener = _api_listener(asked)
+            listener = _listener(asked, "api_address", name="the API")
             self._stack.callback(listener.close)
             pages = _page_settings(asked, listener, temporal.ui_url)
         self.settings = load_settings(data_dir=self.data_dir, **{**flag, **store_settings, **pages, **self._asked()})
@@ -164,6 +165,8 @@ class LocalStack:
             f"http{'s' if self.settings.object_store_secure else ''}://{self.settings.object_store_endpoint}"
         )
         local: dict[str, Any] = {}
+        if codec is not None:
+            await self._serve_codec(codec, temporal.ui_url)
         if listener is not None:
             self._progress("starting the API")
             from api.dev import dev_api  # what serves HTTP is slow to load, and a demo does without
@@ -185,6 +188,25 @@ class LocalStack:
         )
         self._stack.callback(self.dev_file.unlink, missing_ok=True)
 
+    def _codec_listener(self, asked: Settings) -> tuple[socket.socket | None, str | None]:
+        """Where the Web UI will have encrypted payloads decrypted; it is told at its start. None where nothing is encrypted."""
+        if asked.payload_keys is None:
+            return None, None
+        listener = _listener(asked, "codec_address", name="the codec server")
+        self._stack.callback(listener.close)
+        return listener, f"http://{_address_of(listener)}"
+
+    async def _serve_codec(self, listener: socket.socket, web_ui: str | None) -> None:
+        from api.codec_server import NAME, codec_for, web_ui_origins
+
+        settings = self.settings.model_copy(update={"codec_address": _address_of(listener)})
+        if settings.temporal_ui_url is None:
+            settings = settings.model_copy(update={"temporal_ui_url": web_ui})
+        app = await self._stack.enter_async_context(codec_for(settings, origins=web_ui_origins(settings)))
+        host, port = listener.getsockname()[:2]
+        serving_it = serving(app, name=NAME, host=host, port=port, given=listener)
+        self.urls["codec_server"] = await self._stack.enter_async_context(serving_it)
+
     async def _stop_engines(self) -> None:
         """Both at once: each takes a second or two."""
         stopped = await asyncio.gather(*(engine.stop() for engine in self._engines), return_exceptions=True)
@@ -201,6 +223,7 @@ class LocalStack:
             "spool_path": None,
             "notice_webhook_url": None,
             "metrics_address": None,
+            "payload_keys": None,
             "feature_flag": True,
             "bucket_prefix": "demo",
             # Nobody waits for an answer here: a first turn on a busy machine must not go by way of the spool.
@@ -244,24 +267,28 @@ async def _check_model(settings: Settings) -> None:
         await models.aclose()
 
 
-def _api_listener(asked: Settings) -> socket.socket:
-    """Has the API's port from now on, before its address is told to anybody: a free one where the usual one is taken.
-
-    Raises MemoryUnavailable: the address is taken, and was asked for.
+def _listener(asked: Settings, setting: str, *, name: str) -> socket.socket:
+    """Has the port that a setting names from now on, before its address is told to anybody: a free one where the usual one is
+    taken. Raises MemoryUnavailable: the address is taken, and was asked for.
     """
-    host, port = split_address(asked.api_address) or ("127.0.0.1", 0)
+    host, port = split_address(getattr(asked, setting)) or ("127.0.0.1", 0)
     try:
-        return listening(host, port, name="the API")
+        return listening(host, port, name=name)
     except MemoryUnavailable:
-        if "api_address" in asked.model_fields_set:
+        if setting in asked.model_fields_set:
             raise
-    return listening(host, free_ports(1)[0], name="the API")
+    return listening(host, free_ports(1)[0], name=name)
+
+
+def _address_of(listener: socket.socket) -> str:
+    """``host:port``."""
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _page_settings(asked: Settings, listener: socket.socket, web_ui: str | None) -> dict[str, Any]:
     """What the API of `afterturn dev` needs and nobody gave: its address, a secret of this start, links to its pages."""
-    host, port = listener.getsockname()[:2]
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = _address_of(listener)
     base = (asked.public_url or f"http://{address}").rstrip("/")
     made = {
         "api_address": address,
@@ -291,7 +318,9 @@ def write_dev_file(path: Path, content: Mapping[str, Any]) -> None:
 def _shared_settings(settings: Settings) -> dict[str, Any]:
     """What another command needs in order to work with the same stores by the same rules."""
     flag = settings.feature_flag
+    keys = settings.payload_keys
     return {
+        **({"payload_keys": keys.get_secret_value()} if keys else {}),
         "database_url": settings.sqlalchemy_url,
         "object_store_endpoint": settings.object_store_endpoint,
         "object_store_access_key": settings.object_store_access_key.get_secret_value(),

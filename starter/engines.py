@@ -383,14 +383,17 @@ class TemporalServer(Engine):
         in_memory: bool = False,
         ui: bool = True,
         search_attributes: Sequence[str] = SEARCH_ATTRIBUTES,
+        codec_endpoint: str | None = None,
         start_timeout_s: float = 60.0,
         stop_grace_s: float = 10.0,
     ) -> None:
-        """``in_memory``: several times faster, forgets all workflows at its end. ``search_attributes``: Keyword unless ours."""
+        """``in_memory``: several times faster, forgets all workflows at its end. ``search_attributes``: Keyword unless ours.
+        ``codec_endpoint``: of the codec server that its Web UI asks."""
         super().__init__(data_dir, start_timeout_s=start_timeout_s, stop_grace_s=stop_grace_s)
         self._in_memory = in_memory
         self._ui = ui
         self._search_attributes = tuple(search_attributes)
+        self._codec_endpoint = codec_endpoint
 
     @property
     def address(self) -> str:
@@ -423,6 +426,8 @@ class TemporalServer(Engine):
             *("--dynamic-config-value", "matching.numTaskqueueWritePartitions=1"),
         ]
         argv += ["--ui-port", str(self.port("ui")), "--ui-disable-news-fetch"] if self._ui else ["--headless"]
+        if self._codec_endpoint is not None:
+            argv += ["--ui-codec-endpoint", self._codec_endpoint]
         for name in self._search_attributes:
             argv += ["--search-attribute", f"{name}={SEARCH_ATTRIBUTE_TYPES.get(name, 'Keyword')}"]
         if not self._in_memory:

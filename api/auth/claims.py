@@ -64,7 +64,7 @@ def principal_of(claims: Mapping[str, Any], names: ClaimNames, *, via: Literal["
     if tenant is None:
         raise Forbidden(f"the token names no company: its claim {names.tenant!r} is missing (AFTERTURN_CLAIM_TENANT)")
     known = {role.value: role for role in Role}
-    roles = frozenset(known[word] for word in _words(claim(claims, names.roles)) if word in known)
+    roles = frozenset(known[word] for word in words_of(claim(claims, names.roles)) if word in known)
     issuer = str(claims.get("iss", ""))
     if Role.SERVICE in roles:
         # A service is nobody else: a person's roles beside it would let it into that person's pages.
@@ -103,14 +103,14 @@ def caller_of(tenant: str, subject: str) -> str:
 
 def _service_permissions(claims: Mapping[str, Any]) -> frozenset[Permission]:
     """``memory:read memory:write memory:forget`` in ``permissions`` or ``scope``; never those of an administrator."""
-    words = [*_words(claims.get("permissions")), *_words(claims.get("scope")), *_words(claims.get("scp"))]
+    words = [*words_of(claims.get("permissions")), *words_of(claims.get("scope")), *words_of(claims.get("scp"))]
     asked = {word.removeprefix(SCOPE_PREFIX) for word in words if word.startswith(SCOPE_PREFIX)}
     if not asked:
         return SERVICE_DEFAULT
     return frozenset(permission for permission in SERVICE_MOST if permission.value in asked)
 
 
-def _words(value: Any) -> list[str]:
+def words_of(value: Any) -> list[str]:
     """A list of words, or words with blanks (or commas) between."""
     if isinstance(value, str):
         return value.replace(",", " ").split()[:MAX_WORDS]
@@ -136,7 +136,7 @@ def _teams(claims: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
     value = claim(claims, name)
     if value is None:
         return None
-    given = _words(value) if isinstance(value, str) else cast("list[Any]", value) if isinstance(value, list) else None
+    given = words_of(value) if isinstance(value, str) else cast("list[Any]", value) if isinstance(value, list) else None
     if given is None or len(given) > MAX_WORDS or not all(isinstance(team, str) and team for team in given):
         raise Forbidden(f"the claim {name!r} must be a list of names of teams, at most {MAX_WORDS}")
     return tuple(dict.fromkeys(given))

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from starter.cli import (
+    codec,
     contacts,
     dev_token,
     engines,
@@ -66,6 +67,7 @@ def options(
 
 engines.register(app)
 dev_token.register(app)
+codec.register(app)
 profiles.register(app)
 operate.register(app)
 spaces.register(app)

@@ -17,7 +17,7 @@ from memory.model.errors import MemoryUnavailable
 from memory.settings import Settings, load_settings
 from memory.stores.migrations import migrate
 from memory.stores.tables import build_tables
-from starter.dev import _api_listener, _page_settings  # pyright: ignore[reportPrivateUsage]
+from starter.dev import _listener, _page_settings  # pyright: ignore[reportPrivateUsage]
 from starter.engines import TemporalServer
 from starter.processes import free_ports
 from tests.api.test_auth_service import stored
@@ -177,13 +177,13 @@ def test_the_api_of_dev_has_its_port_before_it_tells_it() -> None:
     [port] = free_ports(1)
     place = load_settings({}, api_address=f"127.0.0.1:{port}")
     place.model_fields_set.discard("api_address")  # as if this were the usual one
-    with _api_listener(place) as first, _api_listener(place) as second:
+    with _listener(place, "api_address", name="the API") as first, _listener(place, "api_address", name="the API") as second:
         assert first.getsockname()[1] == port
         assert second.getsockname()[1] != port
         told = _page_settings(place, second, "http://127.0.0.1:1")
         assert told["review_url"] == f"http://127.0.0.1:{second.getsockname()[1]}/settings"
         with pytest.raises(MemoryUnavailable, match=f"cannot listen on 127.0.0.1:{port}"):
-            _api_listener(load_settings({}, api_address=f"127.0.0.1:{port}"))
+            _listener(load_settings({}, api_address=f"127.0.0.1:{port}"), "api_address", name="the API")
     given = load_settings({}, review_url="https://x.example", session_secret="y" * 40)
-    with _api_listener(place) as listener:
+    with _listener(place, "api_address", name="the API") as listener:
         assert _page_settings(given, listener, None).keys() == {"api_address", "temporal_ui_url"}
