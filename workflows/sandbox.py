@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from temporalio.api.enums.v1 import VersioningBehavior
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.converter import StorageDriverStoreContext
@@ -19,11 +20,17 @@ class _ContextFree(WorkflowInstance):
     user, say) needs the plain runner.
     """
 
-    def __init__(self, inner: WorkflowInstance) -> None:
+    def __init__(self, inner: WorkflowInstance, *, versioned: bool) -> None:
         self._inner = inner
+        self._versioned = versioned
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
-        return self._inner.activate(act)
+        completion = self._inner.activate(act)
+        if not self._versioned and completion.HasField("successful"):
+            # The workflow types name a behaviour for Worker Versioning. From a worker without a version the server refuses every
+            # task that bears one, and the SDK sends it all the same.
+            completion.successful.versioning_behavior = VersioningBehavior.VERSIONING_BEHAVIOR_UNSPECIFIED
+        return completion
 
     def get_serialization_context(self, command_info: Any) -> None:
         return None
@@ -39,12 +46,21 @@ class _ContextFree(WorkflowInstance):
 
 
 class _Runner(SandboxedWorkflowRunner):
+    versioned = False
+
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        return _ContextFree(super().create_instance(det))
+        return _ContextFree(super().create_instance(det), versioned=self.versioned)
 
 
-def workflow_runner() -> SandboxedWorkflowRunner:
-    """The SDK's sandbox with our light modules passed through: it imports a workflow file again for every single run."""
+class _VersionedRunner(_Runner):
+    versioned = True
+
+
+def workflow_runner(*, versioned: bool = False) -> SandboxedWorkflowRunner:
+    """The SDK's sandbox with our light modules passed through: it imports a workflow file again for every single run.
+
+    ``versioned``: the worker has a version (Worker Versioning).
+    """
     passed = SandboxRestrictions.default.with_passthrough_modules(
         "memory",
         "workflows.policies",
@@ -57,4 +73,4 @@ def workflow_runner() -> SandboxedWorkflowRunner:
         "pydantic",
         "structlog",
     )
-    return _Runner(restrictions=passed)
+    return _VersionedRunner(restrictions=passed) if versioned else _Runner(restrictions=passed)

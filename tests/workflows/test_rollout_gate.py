@@ -63,7 +63,7 @@ async def test_it_ends_well_on_the_new_version_only_where_the_stores_are_as_that
                 task_queue=TASK_QUEUE,
                 workflows=WORKFLOWS,
                 activities=[RolloutGateActivities(world.parts.log, world.parts.profiles).check_stores],
-                workflow_runner=workflow_runner(),
+                workflow_runner=workflow_runner(versioned=True),
                 deployment_config=WorkerDeploymentConfig(
                     version=VERSION, use_worker_versioning=True, default_versioning_behavior=VersioningBehavior.UNSPECIFIED
                 ),
