@@ -200,6 +200,8 @@ def api(ctx: typer.Context) -> None:
 def migrate(
     ctx: typer.Context,
     temporal: Annotated[bool, typer.Option("--temporal", help="Also set up search attributes and the schedules.")] = False,
+    attributes: Annotated[bool, typer.Option("--search-attributes", help="Set up the search attributes, nothing else.")] = False,
+    schedules: Annotated[bool, typer.Option("--schedules", help="Set up the schedules, nothing else.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Bring the database to this version's schema. Safe to repeat; needed before the first start and after an update."""
@@ -207,34 +209,43 @@ def migrate(
 
     settings = state_of(ctx).settings()
     report: dict[str, Any] = {}
-    with steps(stderr()) as step:
-        step("bringing the database to its schema")
-        report["schema"] = migrate_database(settings.sqlalchemy_url)
-    if not as_json:
-        write(f"the database is at schema {report['schema']}\n")
-    if temporal:
+    if temporal or not (attributes or schedules):
+        with steps(stderr()) as step:
+            step("bringing the database to its schema")
+            report["schema"] = migrate_database(settings.sqlalchemy_url)
+        if not as_json:
+            write(f"the database is at schema {report['schema']}\n")
+    if temporal or attributes or schedules:
         with steps(stderr()) as step:
             step("setting up search attributes and the schedules")
-            report |= run(_set_up_temporal(settings))
+            report |= run(_set_up_temporal(settings, attributes=temporal or attributes, schedules=temporal or schedules))
         if not as_json:
-            added = report["search_attributes_added"]
-            write(f"search attributes: {', '.join(added)} added\n" if added else "search attributes: all were there\n")
-            made = "created" if report["schedule_created"] else "was there and is brought up to date"
-            write(f"sweep schedule, every {settings.sweep_interval_s:g} s: {made}\n")
-            write(f"reconcile schedule, every {settings.reconcile_every_s:g} s: {made}\n")
+            _tell_set_up(settings, report)
     if as_json:
         emit_json(report)
 
 
-async def _set_up_temporal(settings: Settings) -> dict[str, Any]:
+def _tell_set_up(settings: Settings, report: dict[str, Any]) -> None:
+    if "search_attributes_added" in report:
+        added = report["search_attributes_added"]
+        write(f"search attributes: {', '.join(added)} added\n" if added else "search attributes: all were there\n")
+    if "schedule_created" in report:
+        made = "created" if report["schedule_created"] else "was there and is brought up to date"
+        write(f"sweep schedule, every {settings.sweep_interval_s:g} s: {made}\n")
+        write(f"reconcile schedule, every {settings.reconcile_every_s:g} s: {made}\n")
+
+
+async def _set_up_temporal(settings: Settings, *, attributes: bool, schedules: bool) -> dict[str, Any]:
     from starter.schedules import ensure_schedules
     from starter.temporal import connect, ensure_search_attributes
 
     client = await connect(settings)
-    return {
-        "search_attributes_added": await ensure_search_attributes(client),
-        "schedule_created": await ensure_schedules(client, settings),
-    }
+    report: dict[str, Any] = {}
+    if attributes:
+        report["search_attributes_added"] = await ensure_search_attributes(client)
+    if schedules:
+        report["schedule_created"] = await ensure_schedules(client, settings)
+    return report
 
 
 def doctor(ctx: typer.Context, as_json: JsonOption = False) -> None:
