@@ -15,6 +15,8 @@ from temporalio import activity
 from activities.common import since
 from activities.errors import translated
 from activities.heartbeat import heartbeats
+from memory import telemetry
+from memory.model import metrics
 from memory.model.erasure import ErasureState
 from memory.model.errors import AfterturnError, InvalidInput
 from memory.model.forget_steps import (
@@ -207,6 +209,7 @@ class ForgetActivities:
                     await self._erasures.done(tenant, erasure_id, problems=mark.problems, now=now)
             else:
                 await self._erasures.erased(tenant, erasure_id, now=now)
+        telemetry.count(metrics.FORGETS, state=mark.state.value)
         return mark.erasure
 
     async def _subject(self, erasure: ErasureRef) -> Scope | None:

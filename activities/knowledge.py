@@ -32,12 +32,14 @@ from activities.knowledge_results import (
     result_of,
     told,
 )
+from memory import telemetry
 from memory.categories.table_loops import next_loop
 from memory.knowledge.guard import JUDGED
 from memory.knowledge.moved import moved_by
 from memory.knowledge.reading import said_by_caller, steered
 from memory.knowledge.results import ToolOutcome, written
 from memory.metering import Meter
+from memory.model import metrics
 from memory.model.enablement import effective_enablement
 from memory.model.errors import AfterturnError, StoreUnavailable
 from memory.model.knowledge_loop import (
@@ -241,6 +243,7 @@ class KnowledgeActivities:
                 usage=Usage(end.input_tokens, end.output_tokens, calls=end.steps),
                 now=datetime.now(UTC),
             )
+            telemetry.count(metrics.LOOPS, operation=loop.operation.value, outcome=loop.state.value)
         desk.forget(ref)
         return LoopResult(
             state=loop.state,

@@ -11,9 +11,11 @@ from temporalio import activity
 from activities.common import since
 from activities.errors import translated
 from activities.heartbeat import heartbeats
+from memory import telemetry
 from memory.consolidation import Consolidator, Rules, for_prompt
 from memory.gate import ask_gate
 from memory.metering import Meter
+from memory.model import metrics
 from memory.model.errors import InvalidInput
 from memory.model.ids import short_hash
 from memory.model.names import CONSOLIDATE_TURNS, GATE_TURNS
@@ -60,6 +62,10 @@ class ModelActivities:
             profile = await for_prompt(snapshot.document.profile, counter, plan.max_tokens, datetime.now(UTC).date())
             model = self._meter.metered(self._models.model(plan.model), batch.user.scope)
             decision = await ask_gate(model, profile, turns, timeout_s=plan.model_timeout_s)
+        said = "failed_open" if decision.flags else "update" if decision.update else "noop"
+        telemetry.count(metrics.GATE_DECISIONS, decision=said)
+        if decision.flags:
+            telemetry.count(metrics.FAIL_OPENS, stage="gate", error=decision.flags[0])
         return GateReply(
             update=decision.update,
             flags=decision.flags,

@@ -12,6 +12,8 @@ from temporalio import activity
 from activities.common import only_root, since
 from activities.errors import translated
 from activities.model_steps import turn_key
+from memory import telemetry
+from memory.model import metrics
 from memory.model.enablement import ReasonCode
 from memory.model.errors import BeingForgotten, ProfileConflict, RootClash, StoreUnavailable
 from memory.model.ids import short_hash
@@ -75,7 +77,7 @@ class ProfileActivities:
             )
         except ProfileConflict:
             await self._drop(scope, upload.candidate)
-            return await self._conflict(scope, root, began)
+            return await self._conflict(scope, root, began, "profile")
         await self._drop(scope, upload.candidate)
         return _written(written, began)
 
@@ -95,6 +97,8 @@ class ProfileActivities:
         if current.etag != request.expected_etag:
             repeated = await self._find(scope, root, write_key) is not None
             await self._drop(scope, request.candidate)
+            if not repeated:
+                telemetry.count(metrics.CONFLICTS, kind="edit")
             return _as_it_is(WriteStatus.SAVED if repeated else WriteStatus.CONFLICT, current, began)
         text = await self._profiles.read_staged(scope, request.candidate)
         if text is None:
@@ -121,6 +125,7 @@ class ProfileActivities:
         if current.exists and await self._find(scope, root, write_key) is not None:
             return _saved(current, began)
         if request.expected_etag is not None and current.etag != request.expected_etag:
+            telemetry.count(metrics.CONFLICTS, kind="rollback")
             return _as_it_is(WriteStatus.CONFLICT, current, began)
         wanted = await self._profiles.read_version(scope, root, request.to_version)
         if wanted is None:
@@ -158,10 +163,11 @@ class ProfileActivities:
                 applied_turns=current.applied_turns,
             )
         except ProfileConflict:
-            return await self._conflict(scope, root, began)
+            return await self._conflict(scope, root, began, cause.partition(":")[0])
         return _written(written, began)
 
-    async def _conflict(self, scope: Scope, root: str, began: float) -> WriteReply:
+    async def _conflict(self, scope: Scope, root: str, began: float, kind: str) -> WriteReply:
+        telemetry.count(metrics.CONFLICTS, kind=kind)
         return _as_it_is(WriteStatus.CONFLICT, await self._profiles.read(scope, root, to_overwrite=True), began)
 
     async def _find(self, scope: Scope, root: str, write_key: str) -> VersionInfo | None:

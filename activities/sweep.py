@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import random
+import time
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -12,8 +14,10 @@ from temporalio import activity
 from activities.errors import translated
 from activities.heartbeat import heartbeats
 from activities.window_plan import WindowRules
+from memory import telemetry
 from memory.categories.table_loops import WAITS_FOR
 from memory.metering import Meter
+from memory.model import metrics
 from memory.model.errors import AfterturnError, MemoryUnavailable, StoreUnavailable
 from memory.model.names import SWEEP
 from memory.model.scope import Scope
@@ -28,6 +32,9 @@ _log = structlog.get_logger("afterturn.sweep")
 
 CAPPED_TOO = 10
 """So many times the limit of a pass are looked at for users whose day is not spent."""
+COMPANIES_PER_PASS = 200
+"""Leftovers and old messages of so many companies are looked for in one pass, drawn by lot where there are more: with a request or
+two for each, a pass over 100,000 would take minutes, in which nobody's turns are started."""
 ALL_OTHERS = "*"
 """In the retention setting: companies that are not named."""
 
@@ -112,6 +119,8 @@ class SweepActivities:
                     name = part.__name__.strip("_")
                     _log.warning("sweep_part_failed", part=name, error=error.message)
                     report = report.model_copy(update={"failed_parts": (*report.failed_parts, name)})
+        if not report.failed_parts:
+            telemetry.set_to(metrics.SWEEP_LAST_SUCCESS, time.time())
         return report
 
     async def _turns(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
@@ -210,7 +219,7 @@ class SweepActivities:
     async def _staging(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
         older_than = datetime.now(UTC) - timedelta(seconds=sweep.staging_ttl_s)
         removed = 0
-        for tenant in await self._directory.tenants():
+        for tenant in _some(await self._directory.tenants()):
             if removed >= sweep.limit:
                 break
             removed += await self._profiles.sweep_staging(tenant, older_than=older_than, limit=sweep.limit - removed)
@@ -244,7 +253,7 @@ class SweepActivities:
         others = self._rules.retention_days.get(ALL_OTHERS)
         if others is None:
             return named.items()
-        return {**dict.fromkeys(await self._directory.tenants(), others), **named}.items()
+        return {**dict.fromkeys(_some(await self._directory.tenants()), others), **named}.items()
 
     async def _unindexed(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
         """What a run could not index (the vectors were away) is indexed now."""
@@ -271,3 +280,8 @@ class SweepActivities:
         if self._processes is not None:
             await self._processes.expire(before=now - PROCESSES_STAY)
         return report
+
+
+def _some(companies: Sequence[str]) -> Sequence[str]:
+    """All, or so many of them by lot: over many passes each has its turn, whatever the period of the passes."""
+    return companies if len(companies) <= COMPANIES_PER_PASS else random.sample(companies, COMPANIES_PER_PASS)

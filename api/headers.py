@@ -16,6 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.limits import ALWAYS, path_of
 from api.problems import problem
+from memory import telemetry
+from memory.model import metrics
 from memory.model.access import Principal
 from memory.model.ids import new_id
 from starter.faults import fault
@@ -55,17 +57,25 @@ class Outermost:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        carrier = {"traceparent": parent} if (parent := _header(scope, b"traceparent")) else None
+        with telemetry.span(f"HTTP {_method(scope)}", server=True, carrier=carrier):
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = time.perf_counter()
         state: dict[str, Any] = scope.setdefault("state", {})
         request_id = _request_id(scope)
         state["request_id"] = request_id
         status = 0
+        streamed = False
 
         async def sending(message: Message) -> None:
-            nonlocal status
+            nonlocal status, streamed
             if message["type"] == "http.response.start":
                 status = message["status"]
-                self._complete(MutableHeaders(scope=message), state, request_id)
+                headers = MutableHeaders(scope=message)
+                streamed = headers.get("content-type", "").startswith("text/event-stream")
+                self._complete(headers, state, request_id)
             await send(message)
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):
@@ -77,6 +87,8 @@ class Outermost:
                     raise  # half an answer is out; the connection has to end
                 await problem(500, "error", "a fault of this program; its log has more")(scope, receive, sending)
             finally:
+                seconds = time.perf_counter() - begun
+                _measure(_method(scope), self._template(scope), status, None if streamed else seconds)
                 principal: Principal | None = state.get("principal")
                 log = _log.debug if path_of(scope) in ALWAYS else _log.info
                 log(
@@ -84,7 +96,7 @@ class Outermost:
                     method=_method(scope),
                     route=self._template(scope),
                     status=status or "none",
-                    ms=round((time.perf_counter() - begun) * 1000, 1),
+                    ms=round(seconds * 1000, 1),
                     caller=principal.caller if principal else "nobody",
                 )
 
@@ -97,8 +109,19 @@ class Outermost:
             headers.setdefault(name, value)
 
 
+def _measure(method: str, route: str, status: int, seconds: float | None) -> None:
+    telemetry.note({"http.route": route, "http.response.status_code": status}, name=f"{method} {route}")
+    telemetry.count(metrics.HTTP_REQUESTS, route=route, method=method, status=str(status or "none"))
+    if seconds is not None:
+        telemetry.observe(metrics.HTTP_REQUEST_DURATION, seconds, route=route, method=method)
+
+
+def _header(scope: Scope, wanted: bytes) -> str:
+    return next((value for name, value in scope["headers"] if name == wanted), b"").decode("latin-1")
+
+
 def _request_id(scope: Scope) -> str:
-    given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"").decode("latin-1")
+    given = _header(scope, b"x-request-id")
     return given if _WELL_FORMED.fullmatch(given) else new_id()
 
 

@@ -15,7 +15,8 @@ from datetime import date, datetime
 from functools import cache
 from typing import TypedDict
 
-from memory import prompts
+from memory import prompts, telemetry
+from memory.model import metrics
 from memory.model.budget import check_condensed, cut_to_budget, fits
 from memory.model.directory import ConsolidationMode
 from memory.model.echo import Instructions, drop_echoes
@@ -113,11 +114,13 @@ class Consolidator:
             loss = self._loss(old, new, turns, now)
             if loss is not None:
                 self._flag("loss_guard")
+                telemetry.count(metrics.LOSS_GUARD, result="sent_back")
                 new, _ = await self._ask(old, prompts.loss_request(request, reply.text, loss))
                 if new is None:
                     return self._end(None, None)
                 new = self._cleaned(old, new, turns)
                 if self._loss(old, new, turns, now) is not None:
+                    telemetry.count(metrics.LOSS_GUARD, result="kept")
                     return self._end(None, "loss_guard")
             new = stamp_recent_topics(old, new, [turn.occurred_at for turn in turns])
             if _same(old, new):

@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final, Protocol
 
-from memory.model.errors import AfterturnError, FolderInUse, InvalidSettings, MemoryUnavailable
+from memory.model.errors import AfterturnError, FolderInUse, InvalidSettings, MemoryUnavailable, ModelError
 from memory.model.metrics import STORE_ERRORS, Metric
 
 Attributes = Mapping[str, str | int | float | bool]
@@ -37,6 +37,10 @@ class Tracer(Protocol):
         """A span around the block, within the current one or, where it has one, within that of ``carrier`` (W3C headers)."""
         ...
 
+    def note(self, attributes: Attributes, name: str | None) -> None:
+        """Add to the current span; ``name``: its name from now on."""
+        ...
+
     def trace_id(self) -> str | None:
         """Of the current span, as 32 hexadecimal digits."""
         ...
@@ -45,7 +49,7 @@ class Tracer(Protocol):
 _meters: Meters | None = None
 _tracer: Tracer | None = None
 _NOTHING: Final[AbstractContextManager[object]] = nullcontext()
-_FAULTS: Final = (MemoryUnavailable, InvalidSettings, FolderInUse)
+_FAULTS: Final = (MemoryUnavailable, InvalidSettings, FolderInUse, ModelError)
 """What is wrong with a store. Other errors say what is wrong with a call, and a refused write is an answer."""
 
 
@@ -75,6 +79,12 @@ def span(
 ) -> AbstractContextManager[object]:
     """A span around the block. An exception ends it as failed, with the exception's type and nothing else of it."""
     return _NOTHING if _tracer is None else _tracer.span(name, attributes or {}, server=server, carrier=carrier)
+
+
+def note(attributes: Attributes, *, name: str | None = None) -> None:
+    """What is known only now of what the current span stands for."""
+    if _tracer is not None:
+        _tracer.note(attributes, name)
 
 
 def trace_id() -> str | None:

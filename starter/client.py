@@ -18,10 +18,12 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from temporalio.client import Client
 
+from memory import telemetry
+from memory.model import metrics
 from memory.model.errors import AfterturnError, InvalidInput
 from memory.model.event import ManagerMethodEvent, MessageEvent
 from memory.model.scope import Scope
@@ -63,6 +65,8 @@ MAX_TABLE_CALLS = 64
 MAX_OBJECT_CALLS = 32
 MAX_SIGNALS = 1_000
 CLOSE_S = 5.0
+
+_ReceiptT = TypeVar("_ReceiptT", bound=Receipt)
 
 _log = logging.getLogger(__name__)
 
@@ -194,13 +198,16 @@ class MemoryClient(ProfileMethods, ForgetMethods):
             scope = scope_of(who)
         except InvalidInput as error:
             return LoadedMemory(reason=LoadReason.INVALID_ID, detail=error.message)
-        return await self._loader.load(
-            scope,
-            space_id=space_id,
-            allow_user_memory=allow_user_memory is True,
-            web_search=web_search,
-            language_model=language_model,
-        )
+        with telemetry.span("load"):
+            loaded = await self._loader.load(
+                scope,
+                space_id=space_id,
+                allow_user_memory=allow_user_memory is True,
+                web_search=web_search,
+                language_model=language_model,
+            )
+            _measure(loaded)
+        return loaded
 
     @staticmethod
     def system_prompt_section(loaded: LoadedMemory) -> str:
@@ -222,7 +229,8 @@ class MemoryClient(ProfileMethods, ForgetMethods):
             scope, checked = scope_of(who), turn_of(turn)
         except InvalidInput as error:
             return Receipt(ReceiptStatus.REFUSED, reason=error.message)
-        return await self._recorder.after_answer(scope, checked)
+        with telemetry.span("after_answer"):
+            return _noted("turn", await self._recorder.after_answer(scope, checked))
 
     async def record_events(
         self,
@@ -253,7 +261,8 @@ class MemoryClient(ProfileMethods, ForgetMethods):
             return EventsReceipt(ReceiptStatus.REFUSED, reason=error.message)
         if not piece.events:
             return EventsReceipt(ReceiptStatus.RECORDED, started=True)
-        return await self._recorder.record_events(scope, piece)
+        with telemetry.span("record_events"):
+            return _noted("events", await self._recorder.record_events(scope, piece))
 
     @property
     def lost_events(self) -> int:
@@ -363,3 +372,18 @@ class MemoryClient(ProfileMethods, ForgetMethods):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.aclose()
+
+
+def _measure(loaded: LoadedMemory) -> None:
+    status = loaded.reason.value if loaded.reason is not None else "ok"
+    telemetry.count(metrics.LOADS, status=status)
+    telemetry.observe(metrics.LOAD_DURATION, loaded.elapsed_ms / 1000)
+    telemetry.note({"status": status})
+    if loaded.reason not in (None, LoadReason.OFF, LoadReason.NO_PROFILE):
+        telemetry.count(metrics.FAIL_OPENS, stage="load", error=status)
+
+
+def _noted(what: str, receipt: _ReceiptT) -> _ReceiptT:
+    telemetry.count(metrics.RECORDED, what=what, status=receipt.status.value)
+    telemetry.note({"status": receipt.status.value})
+    return receipt

@@ -31,6 +31,7 @@ from memory.stores.folder_lock import FolderLock
 from memory.stores.http_server import listening, serving
 from memory.stores.migrations import migrate
 from memory.stores.vectors import serve_vectors
+from starter.backlogs import backlogs_measured
 from starter.engines import Engine, S3Server, TemporalServer
 from starter.heartbeat import announced
 from starter.observing import ALL, observed
@@ -151,6 +152,8 @@ class LocalStack:
         await self._stack.enter_async_context(announced(self.parts.processes, kind="worker", settings=self.settings))
         for worker in build_workers(self.client, self.settings, build_activities(self.parts)):
             await self._stack.enter_async_context(worker)
+        parts = self.parts
+        await self._stack.enter_async_context(backlogs_measured(self.settings, parts.log, parts.ledger, parts.erasures))
         await ensure_schedules(self.client, self.settings)
         if self.settings.vector_url is None:
             # The engine is in this process: all others, and clients in this one, search through it.

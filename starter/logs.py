@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from collections.abc import Mapping, MutableMapping
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -13,10 +14,20 @@ from temporalio.exceptions import TemporalError
 
 from memory.model.errors import AfterturnError
 from memory.settings import Settings
+from memory.telemetry import trace_id
 
 MAX_FRAMES = 12
 MAX_CAUSES = 5
 
+_IDS = {
+    "workflow_id": "workflow_id",
+    "run_id": "run_id",
+    "workflow_run_id": "run_id",
+    "activity_type": "activity",
+    "activity_id": "activity_id",
+    "attempt": "attempt",
+}
+"""In the SDK's words, and in ours."""
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
@@ -25,6 +36,7 @@ def configure_logging(settings: Settings) -> None:
     level = getattr(logging, settings.log_level.upper())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
+        _add_ids,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -54,6 +66,19 @@ def configure_logging(settings: Settings) -> None:
     # plugins at every start.
     for noisy in ("alembic", "uvicorn", "httpx", "httpx2", "httpcore", "httpcore2", "urllib3", "openai", "anthropic"):
         logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
+
+
+def _add_ids(_: Any, __: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """The trace that a line belongs to; and of a line of Temporal's SDK, which run and step it is about."""
+    record: logging.LogRecord | None = line.get("_record")
+    for name in ("temporal_workflow", "temporal_activity"):
+        about: Mapping[str, Any] = getattr(record, name, None) or {}
+        for theirs, ours in _IDS.items():
+            if value := about.get(theirs):
+                line.setdefault(ours, value)
+    if found := trace_id():
+        line["trace_id"] = found
+    return line
 
 
 def told(exc_info: _ExcInfo) -> str:

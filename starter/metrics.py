@@ -97,7 +97,7 @@ class SdkMeters:
                     self._report(metric, 0, dict(zip(metric.labels, zero, strict=True)))
 
     def count(self, metric: Metric, number: float, labels: Mapping[str, str]) -> None:
-        if number > 0:
+        if number >= 0:
             self._report(metric, number, labels)
 
     def observe(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:

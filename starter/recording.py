@@ -14,6 +14,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from memory import telemetry
+from memory.model import metrics
 from memory.model.directory import MemoryFacts
 from memory.model.enablement import Enablement
 from memory.model.errors import AfterturnError, InvalidInput, MemoryUnavailable
@@ -213,6 +215,7 @@ class Recorder:
             self.lost_events += len(piece.events)
         else:
             self.lost_turns += 1
+            telemetry.count(metrics.LOST_TURNS)
         _log.error("%s of %s/%s is lost: %s", piece.name, scope.tenant, scope.user, why)
         return piece.receipt(ReceiptStatus.LOST, reason=why)
 

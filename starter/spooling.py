@@ -8,8 +8,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
+from memory import telemetry
+from memory.model import metrics
 from memory.model.errors import AfterturnError, InvalidInput, MemoryUnavailable
 from memory.model.scope import Scope
 from starter.faults import fault
@@ -46,6 +49,7 @@ class Drainer:
         self._background: asyncio.Task[None] | None = None
         self._soon = asyncio.Event()
         self._appends = 0
+        self._entries = 0
         self._scopes: Counter[Scope] = Counter()
         self._waiting = False
 
@@ -59,7 +63,7 @@ class Drainer:
         # Before the first await: a turn that comes next must find its user here and queue behind.
         self._scopes[entry.scope] += 1
         try:
-            await self._in_thread(lambda: self.spool.append(entry, wait_s=LOCK_WAIT_S))
+            await self._in_thread(lambda: self._append(entry))
         except BaseException:
             self._scopes[entry.scope] -= 1
             if self._scopes[entry.scope] <= 0:
@@ -67,6 +71,16 @@ class Drainer:
             raise
         self._waiting = True
         self._in_background()
+
+    def _append(self, entry: SpoolEntry) -> None:
+        self.spool.append(entry, wait_s=LOCK_WAIT_S)
+        self._measure(self._entries + 1)
+
+    def _measure(self, entries: int) -> None:
+        """In the spool's thread. The bytes are those of all processes of this machine, the entries those that this one knows of."""
+        self._entries = entries
+        telemetry.set_to(metrics.SPOOL_TURNS, entries)
+        telemetry.set_to(metrics.SPOOL_BYTES, self.spool.waiting_bytes())
 
     def log_is_back(self) -> None:
         """The event log took a turn: what waits is drained now."""
@@ -117,7 +131,7 @@ class Drainer:
                 if claim is None:
                     return replace(total, busy=True, reason="another process drains the spool")
                 if claim.empty:
-                    await self._in_thread(claim.close)
+                    await self._in_thread(partial(self._close, claim))
                     if appends == self._appends:
                         self._waiting = False
                         self._scopes.clear()
@@ -139,8 +153,13 @@ class Drainer:
                     claim.advance(line)
                 await asyncio.gather(*(self._wake(scope, ids) for scope, ids in woken.items() if ids))
         finally:
-            left = await asyncio.shield(self._in_thread(claim.close))
+            left = await asyncio.shield(self._in_thread(lambda: self._close(claim)))
         return replace(total, remaining=left)
+
+    def _close(self, claim: Claim) -> int:
+        left = claim.close()
+        self._measure(left)
+        return left
 
     async def _settle(self, claim: Claim, line: Line, woken: dict[Scope, list[str]]) -> tuple[str, str | None]:
         """The counter that this line belongs to, or the reason to stop here."""

@@ -119,6 +119,14 @@ class Tracing:
                 current.set_status(Status(StatusCode.ERROR, error_name(error)))
                 raise
 
+    def note(self, attributes: Attributes, name: str | None) -> None:
+        from opentelemetry.trace import get_current_span
+
+        current = get_current_span()
+        current.set_attributes(dict(attributes))
+        if name is not None:
+            current.update_name(name)
+
     def trace_id(self) -> str | None:
         from opentelemetry.trace import format_trace_id, get_current_span
 

@@ -66,6 +66,7 @@ FLAGS: Final = Metric(
     Kind.COUNTER,
     "Flags of batches of turns: what failed, was repaired or was cut.",
     ("flag",),
+    zeros=tuple((flag,) for flag in ("gate_failed", "repaired", "loss_guard", "conflict", "redacted", "truncated", "notice_failed")),
 )
 FRESHNESS_LAG: Final = Metric(
     "afterturn_freshness_lag_seconds",
@@ -170,41 +171,42 @@ FACTS: Final = Metric(
 DRIFT: Final = Metric(
     "afterturn_drift_total",
     Kind.COUNTER,
-    "Vectors that did not agree with their rows and were mended, by collection.",
+    "Vectors that did not agree with their rows and were mended, by kind of row.",
     ("kind",),
+    zeros=(("events",), ("facts",)),
 )
 
-# ------------------------------------------------------------------------------------------------------ backlogs, by the sweep
+# --------------------------------------------- backlogs: each worker looks at them, so that of several the maximum is what counts
 
 TURNS_WAITING: Final = Metric(
     "afterturn_turns_waiting",
     Kind.GAUGE,
-    "Recorded turns without an outcome, over all companies, as the last sweep found them; at most 100000 are counted.",
+    "Recorded turns without an outcome, over all companies; at most 100000 are counted.",
 )
 OLDEST_TURN_WAITING: Final = Metric(
     "afterturn_oldest_turn_waiting_seconds",
     Kind.GAUGE,
-    "Age of the oldest turn without an outcome, as the last sweep found it; 0: none waits.",
+    "Age of the oldest turn without an outcome; 0: none waits.",
 )
 WINDOWS_DUE: Final = Metric(
     "afterturn_windows_due",
     Kind.GAUGE,
-    "Users with a window that is due, as the last sweep found them, after waking their runs; at most 10 times its limit.",
+    "Users with a window of events that is due; at most 1000 are counted.",
 )
 WINDOWS_FAILED: Final = Metric(
     "afterturn_windows_failed",
     Kind.GAUGE,
-    "Windows that ended failed or partial and were not repaired; at most 100000 are counted.",
+    "Windows that ended failed or partial and were not repaired by a later try; at most 100000 are counted.",
 )
 ERASURES_OPEN: Final = Metric(
     "afterturn_erasures_open",
     Kind.GAUGE,
-    "Requests to be forgotten that are not done, as the last sweep found them; at most its limit.",
+    "Requests to be forgotten that are not done; at most 1000 are counted.",
 )
 SWEEP_LAST_SUCCESS: Final = Metric(
     "afterturn_sweep_last_success_timestamp_seconds",
     Kind.GAUGE,
-    "Unix time of the last sweep by this process of which no part failed; absent before its first. Take the max over all workers.",
+    "Unix time of the last sweep that this process made and of which no part failed; absent before its first.",
 )
 
 # ------------------------------------------------------------------------------------------------------ loops, forgetting
@@ -214,6 +216,7 @@ LOOPS: Final = Metric(
     Kind.COUNTER,
     "Knowledge loops that ended, by operation and outcome (done, failed, stopped).",
     ("operation", "outcome"),
+    zeros=tuple((f"knowledge.{operation}", "done") for operation in ("ask", "update", "refactor")),
 )
 FORGETS: Final = Metric(
     "afterturn_forgets_total",

@@ -35,6 +35,7 @@ from memory.ports.pipeline import (
     TurnResult,
     TurnSummary,
     Usage,
+    Waiting,
 )
 from memory.ports.records import (
     AddFact,
@@ -148,6 +149,7 @@ __all__ = [
     "UsageRow",
     "VectorIndex",
     "VectorQuery",
+    "Waiting",
     "WindowLedger",
     "WindowPlace",
     "WindowResult",

@@ -228,6 +228,14 @@ class Backlog:
     oldest_recorded_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """``oldest_at``: when the first of these turns was recorded."""
+
+    turns: int
+    oldest_at: datetime | None
+
+
 class EventLog(Protocol):
     """The record of what happened: message events and the turn ledger (SQL)."""
 
@@ -272,6 +280,10 @@ class EventLog(Protocol):
 
     async def backlog(self, *, recorded_before: datetime, limit: int) -> Sequence[Backlog]:
         """Users whose oldest unfinished turn was recorded before that time, oldest first."""
+        ...
+
+    async def waiting(self, *, limit: int) -> Waiting:
+        """Unfinished turns of everybody; beyond ``limit`` no further ones are looked at."""
         ...
 
     async def reopen(

@@ -183,6 +183,10 @@ class WindowLedger(Protocol):
         """Users whose run has something to do, longest waiting first."""
         ...
 
+    async def failed(self, *, limit: int) -> int:
+        """How many windows of everybody ended failed or partial and are still so; ``limit`` of them at most."""
+        ...
+
     async def open_chunk(
         self,
         scope: Scope,

@@ -25,6 +25,8 @@ from typing import Any
 
 import httpx2
 
+from memory import telemetry
+from memory.model import metrics
 from memory.model.errors import AfterturnError, InvalidInput, InvalidSettings, MemoryUnavailable
 from memory.ports import Notice, Notifier
 from memory.ports.service import NoticeBox
@@ -163,6 +165,7 @@ class FanOut:
         results = await asyncio.gather(*(sink.send(notice) for sink in self.sinks), return_exceptions=True)
         failed: list[tuple[str, Exception]] = []
         for sink, result in zip(self.sinks, results, strict=True):
+            telemetry.count(metrics.NOTICES, sink=_name(sink), result="sent" if result is None else "failed")
             if isinstance(result, Exception):
                 failed.append((_name(sink), result))
             elif result is not None:

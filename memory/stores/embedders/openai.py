@@ -24,6 +24,7 @@ from memory.model.errors import (
 from memory.settings import Settings
 from memory.stores.addresses import check_address, check_key
 from memory.stores.embedders.texts import clean, unit
+from memory.telemetry import store_call
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,8 +108,9 @@ class OpenAIEmbedder:
     async def _embed(self, texts: list[str]) -> list[tuple[float, ...]]:
         asked = [text for text in texts if text]  # the API refuses an empty text
         try:
-            async with asyncio.timeout(self._timeout_s), self._turns:
-                vectors = iter(await self._ask(asked) if asked else [])
+            with store_call("embedder", "openai"):
+                async with asyncio.timeout(self._timeout_s), self._turns:
+                    vectors = iter(await self._ask(asked) if asked else [])
         except TimeoutError:
             raise self._timed_out() from None
         return [next(vectors) if text else unit((0.0,) * self.dimension) for text in texts]

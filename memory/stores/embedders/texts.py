@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from memory.model.errors import StoreUnavailable
+from memory.telemetry import store_call
 
 T = TypeVar("T")
 MAX_WAITING = 1_000
@@ -45,6 +46,10 @@ class Workbench:
         self._waiting = 0
 
     async def run(self, work: Callable[[], T]) -> T:
+        with store_call("embedder", self._name):
+            return await self._in_thread(work)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
         if self._waiting >= MAX_WAITING:
             raise StoreUnavailable(f"the embedder {self._name} is overloaded: {self._waiting} calls are waiting")
         try:

@@ -34,6 +34,7 @@ from memory.ports import ObjectInfo, ObjectTooLarge, PreconditionFailed, StoredO
 from memory.settings import Settings
 from memory.stores.objects.probe import probe
 from memory.stores.objects.rules import MAX_OBJECT_BYTES, check_body, check_bucket_name, check_key, checked_metadata
+from memory.telemetry import store_call
 
 T = TypeVar("T")
 
@@ -365,6 +366,12 @@ class MinioObjectStore:
         pages: int = 1,
     ) -> T | Any:
         """Run it in a thread, within the time-out, and turn its errors into ours. ``absent``: the result for what is missing."""
+        with store_call("objects", what):
+            return await self._in_thread(what, call, absent, version_id, repeat, pages)
+
+    async def _in_thread(
+        self, what: str, call: Callable[[], T], absent: Any, version_id: str | None, repeat: bool, pages: int
+    ) -> T | Any:
         if self._closed:
             raise StoreUnavailable("the object store client is closed")
         limit_s = self._timeout_s * pages

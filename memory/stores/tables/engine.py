@@ -27,6 +27,7 @@ from sqlalchemy.pool import QueuePool, StaticPool
 from memory.model.errors import InvalidSettings, StoreUnavailable
 from memory.stores.tables.faults import DRIVER_FAULTS, translate
 from memory.stores.tables.sqlite_functions import add_functions
+from memory.telemetry import store_call
 
 T = TypeVar("T")
 
@@ -243,6 +244,10 @@ class Database:
         return await self._run(self._write_threads, self._reader, work, timeout_s)
 
     async def _run(self, threads: ThreadPoolExecutor, engine: Engine, work: Callable[[Connection], T], timeout_s: float) -> T:
+        with store_call("rows", work):
+            return await self._in_thread(threads, engine, work, timeout_s)
+
+    async def _in_thread(self, threads: ThreadPoolExecutor, engine: Engine, work: Callable[[Connection], T], timeout_s: float) -> T:
         if self._waiting >= MAX_WAITING:
             raise StoreUnavailable(f"the database is overloaded: {self._waiting} calls are waiting")
         call = _Call(time.monotonic() + timeout_s)

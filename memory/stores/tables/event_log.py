@@ -6,15 +6,17 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar, cast
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal_column, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, literal_column, or_, select, tuple_, update
 
+from memory import telemetry
+from memory.model import metrics
 from memory.model.directory import MemoryFacts
 from memory.model.errors import InvalidInput
 from memory.model.event import ManagerMethodEvent, MessageEvent
 from memory.model.ids import decode_segment, encode_segment
 from memory.model.scope import Scope
 from memory.model.turn import Outcome, StoredTurn, Turn
-from memory.ports import Backlog, EventLog, RecordedEvents, RecordedTurn, TurnResult, TurnSummary
+from memory.ports import Backlog, EventLog, RecordedEvents, RecordedTurn, TurnResult, TurnSummary, Waiting
 from memory.stores.tables.columns import to_utc
 from memory.stores.tables.directory import read_facts
 from memory.stores.tables.engine import Database
@@ -31,6 +33,7 @@ from memory.stores.tables.statements import (
     IS_SKIPPED,
     KNOWN_EVENTS,
     PENDING,
+    WAITING,
     writes,
 )
 from memory.stores.tables.turn_rows import finish_binds, outcome_of, stored_turn, turn_rows, turn_summary
@@ -168,10 +171,17 @@ class SqlEventLog(EventLog):
         # In one order for everyone, so that two writers cannot wait for each other.
         binds = sorted((finish_binds(scope, result, finished_at) for result in results), key=lambda bind: bind["b_key"])
 
-        def work(connection: Connection) -> int:
-            return sum(connection.execute(FINISH, bind).rowcount for bind in binds)
+        def work(connection: Connection) -> list[Row[Any, Any]]:
+            return [row for bind in binds for row in connection.execute(FINISH, bind)]
 
-        return await self._database.write(work) if binds else 0
+        done = await self._database.write(work) if binds else []
+        for row in done:
+            if not row.attempt:
+                telemetry.observe(metrics.FRESHNESS_LAG, (finished_at - row.recorded_at).total_seconds())
+        return len(done)
+
+    async def waiting(self, *, limit: int) -> Waiting:
+        return await self._database.read(lambda c: Waiting(*c.execute(WAITING, {"b_limit": _checked(limit)}).one()))
 
     async def backlog(self, *, recorded_before: datetime, limit: int) -> Sequence[Backlog]:
         waiting = (

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select, tuple_
 
+from memory import telemetry
+from memory.model import metrics
 from memory.model.errors import InvalidInput
 from memory.model.fact import Fact, FactKind, FactStatus, Source
 from memory.model.ids import body_hash
@@ -63,7 +65,11 @@ class SqlFacts(IndexedRows, FactStore):
             writer = _Writer(records, self._raised, moment)
             return apply_once(records, "facts", changes, writer.apply, FactResult, now=moment)
 
-        return await self._database.write(work) if changes else []
+        results = await self._database.write(work) if changes else []
+        for result in results:
+            if result.did != "nothing":
+                telemetry.count(metrics.FACTS, change=result.did)
+        return results
 
     async def get(self, view: View, fact_ids: Collection[str], *, sources: bool = False) -> Mapping[str, Fact]:
         wanted = sorted(set(fact_ids))

@@ -75,7 +75,11 @@ FINISH = (
             )
         },
     )
+    .returning(TURNS.c.recorded_at, TURNS.c.attempt)
 )
+_SOME_PENDING = select(TURNS.c.recorded_at).where(IS_PENDING).limit(bindparam("b_limit")).subquery("some_pending")
+WAITING = select(func.count(), func.min(_SOME_PENDING.c.recorded_at))
+"""Read from the index of pending turns alone."""
 
 _ONE = select(literal(1).label("one")).subquery("one")
 IS_ERASED_USER = and_(ERASED_USERS.c.tenant == bindparam("b_tenant"), ERASED_USERS.c.user_hash == bindparam("b_user_hash"))

@@ -25,6 +25,8 @@ _IS_UNHAPPY = {
     WindowState.FAILED: WINDOWS.c.state == literal_column("'failed'"),
     WindowState.PARTIAL: WINDOWS.c.state == literal_column("'partial'"),
 }
+IS_UNHAPPY = or_(*_IS_UNHAPPY.values())
+"""In the words of its index."""
 HAS_WAITING = USER_COUNTERS.c.waiting != literal_column("0")
 """Not ``>``: SQLite would take that as the bound in the index, and not the window's size beside it."""
 IS_FLUSHED = USER_COUNTERS.c.flush_seq > USER_COUNTERS.c.consolidated_seq

@@ -18,6 +18,7 @@ from memory.stores.tables.window_rows import (
     HAS_WAITING,
     IS_FLUSHED,
     IS_PLANNED,
+    IS_UNHAPPY,
     NOT_FLUSHED,
     due_user,
     progress_of,
@@ -114,6 +115,17 @@ def due(connection: Connection, size: int, limit: int) -> Sequence[DueUser]:
         add(row, WindowTrigger.SIZE.value)
     ordered = sorted(found.items(), key=lambda item: (item[1][0], item[0]))
     return [user for _, (_, user) in ordered[:limit]]
+
+
+# ----------------------------------------------------------------------------------------------------------------- failed
+
+_FAILED = select(func.count()).select_from(
+    select(literal(1)).select_from(WINDOWS).where(IS_UNHAPPY).limit(bindparam("b_limit")).subquery("some")
+)
+
+
+def failed(connection: Connection, limit: int) -> int:
+    return connection.execute(_FAILED, {"b_limit": limit}).scalar_one()
 
 
 # ------------------------------------------------------------------------------------------------------------------ users

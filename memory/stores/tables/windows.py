@@ -342,6 +342,10 @@ class SqlWindows(WindowLedger):
         most = checked(limit)
         return await self._database.read(lambda c: window_sweep.due(c, size, most))
 
+    async def failed(self, *, limit: int) -> int:
+        most = checked(limit)
+        return await self._database.read(lambda c: window_sweep.failed(c, most))
+
     async def expirable_events(self, tenant: str, *, before: datetime, limit: int) -> Sequence[Expirable]:
         moment, most = to_utc(before), checked(limit)
         return await self._database.read(lambda c: expiry.expirable(c, tenant, moment, most))

@@ -46,6 +46,7 @@ from memory.stores.vectors.rules import (
     sidecar_text,
     wrong_dimension,
 )
+from memory.telemetry import store_call
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -343,6 +344,10 @@ class EdgeVectors:
         await asyncio.to_thread(close)
 
     async def _run(self, work: Callable[[], T], *, timeout_s: float | None = None) -> T:
+        with store_call("vectors", work):
+            return await self._in_thread(work, timeout_s)
+
+    async def _in_thread(self, work: Callable[[], T], timeout_s: float | None) -> T:
         limit = timeout_s or self._timeout_s
         if self._waiting >= MAX_WAITING:
             raise StoreUnavailable(f"the vector index is overloaded: {self._waiting} calls are waiting")

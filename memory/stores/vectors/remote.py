@@ -22,6 +22,7 @@ from memory.stores.vectors.rules import (
     check_query,
     check_spec,
 )
+from memory.telemetry import store_call
 
 URL: Final = "AFTERTURN_VECTOR_SERVICE_URL"
 KEY: Final = "AFTERTURN_VECTOR_API_KEY"
@@ -94,6 +95,10 @@ class RemoteVectorIndex:
             await client.aclose()
 
     async def _call(self, call: calls.Call, timeout_s: float | None = None) -> Any:
+        with store_call("vectors", call):
+            return await self._ask(call, timeout_s)
+
+    async def _ask(self, call: calls.Call, timeout_s: float | None) -> Any:
         limit = timeout_s or self._timeout_s + _ANSWER_S
         try:
             async with asyncio.timeout(limit):

@@ -42,6 +42,7 @@ from memory.stores.vectors.rules import (
     payload_of,
     wrong_dimension,
 )
+from memory.telemetry import store_call
 
 T = TypeVar("T")
 
@@ -273,6 +274,10 @@ class ServerVectors:
         await self._client.close()
 
     async def _call(self, collection: str | None, call: Callable[[], Awaitable[T]], *, timeout_s: float | None = None) -> T:
+        with store_call("vectors", call):
+            return await self._ask(collection, call, timeout_s)
+
+    async def _ask(self, collection: str | None, call: Callable[[], Awaitable[T]], timeout_s: float | None) -> T:
         limit = timeout_s or self._timeout_s
         try:
             async with asyncio.timeout(limit):
