@@ -33,6 +33,7 @@ from memory.settings import Settings, limits_of
 from memory.stores.notices import build_notifier
 from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
+from starter.backlogs import backlogs_measured
 from starter.forget import start_forget
 from starter.forget_runs import TemporalUserRuns
 from starter.health import Health, Stage, answering, ticking
@@ -55,11 +56,11 @@ HEARTBEATS_LEAVE = timedelta(seconds=2)
 """Held back at most this long: an activity hears that its loop is being stopped with the answer to a heartbeat."""
 
 
-@dataclass(frozen=True, slots=True)
 POLLERS = PollerBehaviorAutoscaling(minimum=1, maximum=100, initial=5)
 """Calls that wait for tasks, by task queue: the server says when more or fewer are of use. Never more than there are free slots."""
 
 
+@dataclass(frozen=True, slots=True)
 class _SignallerWaker:
     """The sweeper's way to start runs."""
 
@@ -130,7 +131,6 @@ def forget_rules(settings: Settings) -> ForgetRules:
     return ForgetRules(settle_s=policies.WRITE.start_to_close_s, after=policies.longest_steps(settings.model_timeout_s))
 
 
-@asynccontextmanager
 def deployment_of(settings: Settings) -> WorkerDeploymentConfig | None:
     """Worker Versioning, where both names are set: the workflow types say themselves whether a run stays on its version.
 
@@ -147,6 +147,7 @@ def deployment_of(settings: Settings) -> WorkerDeploymentConfig | None:
     return WorkerDeploymentConfig(version=WorkerDeploymentVersion(name, build), use_worker_versioning=True)
 
 
+@asynccontextmanager
 async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerator[Collaborators]:
     """Build the adapters that the settings name; they are closed when the block ends."""
     async with AsyncExitStack() as stack:
@@ -180,7 +181,7 @@ async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerat
             stores=stores_of(tables, index),
             index=index,
             usage=tables.usage,
-            meter=Meter(tables.usage, cap=settings.daily_token_cap),
+            meter=Meter(tables.usage, cap=settings.daily_token_cap, prices=settings.model_prices),
             window_rules=window_rules(settings),
             loops=tables.loops,
             knowledge=tables.knowledge,
@@ -211,7 +212,7 @@ def build_workers(client: Client, settings: Settings, activities: Activities, qu
                 task_queue=TASK_QUEUE,
                 workflows=WORKFLOWS,
                 activities=activities.store,
-                workflow_runner=workflow_runner(),
+                workflow_runner=workflow_runner(versioned=common["deployment_config"] is not None),
                 max_concurrent_workflow_tasks=settings.max_concurrent_workflow_tasks,
                 max_cached_workflows=settings.max_cached_workflows,
                 **common,
@@ -281,8 +282,8 @@ async def run_worker(settings: Settings, queues: Sequence[str] = QUEUES) -> None
 
 
 async def _work(settings: Settings, queues: Sequence[str], told: Told, health: Health) -> None:
-    client = await connect(settings)
     deployment_of(settings)  # what is half configured stops the start before anything is connected
+    client = await connect(settings)
     async with open_collaborators(settings, client) as parts:
         health.stage = Stage.CHECKING
         await check_dependencies(settings, client, parts)
@@ -291,6 +292,8 @@ async def _work(settings: Settings, queues: Sequence[str], told: Told, health: H
             workers = build_workers(client, settings, build_activities(parts), queues)
             for worker in workers:
                 await stack.enter_async_context(worker)
+            if TASK_QUEUE in queues:
+                await stack.enter_async_context(backlogs_measured(settings, parts.log, parts.ledger, parts.erasures))
             await stack.enter_async_context(watching(health, lambda: client, workers))
             told.ready()
             health.stage = Stage.WORKING

@@ -66,7 +66,7 @@ FLAGS: Final = Metric(
     Kind.COUNTER,
     "Flags of batches of turns: what failed, was repaired or was cut.",
     ("flag",),
-    zeros=tuple((flag,) for flag in ("gate_failed", "repaired", "loss_guard", "conflict", "redacted", "truncated", "notice_failed")),
+    zeros=tuple((flag,) for flag in ("gate_failed", "repaired", "loss_guard", "conflict", "redacted", "notice_failed")),
 )
 FRESHNESS_LAG: Final = Metric(
     "afterturn_freshness_lag_seconds",
