@@ -4,8 +4,8 @@ The scheme is XAES-256-GCM (C2SP): AES-256-GCM under a key that is derived for e
 of a random nonce of 24 bytes. So the limit of plain AES-GCM with random nonces (2^32 payloads a key, which a large installation
 reaches in weeks) does not count. The key's id stands in the payload's metadata and is authenticated.
 
-Temporal needs some things in clear, and they are not payloads: workflow ids, search attributes (both name company and user), types,
-times, and an error's type.
+Temporal needs some things in clear: workflow ids and search attributes (both name company and user), types, times, an error's type,
+and what the SDK notes for itself of a local step (its type, attempt and times).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from temporalio.converter import DataConverter
 from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError
 
-from memory.model.errors import InvalidInput
+from memory.model.errors import InvalidInput, InvalidSettings
 from memory.model.names import (
     CONSOLIDATE_EVENTS_WORKFLOW,
     FORGET_USER_WORKFLOW,
@@ -77,8 +77,9 @@ async def replay_files(
     Raises InvalidInput when there is none, or one is not a history.
     """
     histories = await asyncio.to_thread(_recorded, path)
-    replayer = _replayer(workflows, IN_CLEAR if converter is None else converter)
-    return ReplayReport(tuple([await _replay(replayer, name, history) for name, history in histories]))
+    converter = converter or IN_CLEAR
+    replayer = _replayer(workflows, converter)
+    return ReplayReport(tuple([await _replay(replayer, converter, name, history) for name, history in histories]))
 
 
 async def replay_namespace(client: Client, *, limit: int, workflows: Sequence[type] = WORKFLOWS) -> ReplayReport:
@@ -89,7 +90,7 @@ async def replay_namespace(client: Client, *, limit: int, workflows: Sequence[ty
     with temporal_errors("reading histories"):
         async for run in client.list_workflows(f"WorkflowType IN ({types})", limit=limit):
             history = await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
-            results.append(await _replay(replayer, f"{run.id} {run.run_id}", history))
+            results.append(await _replay(replayer, client.data_converter, f"{run.id} {run.run_id}", history))
     return ReplayReport(tuple(results))
 
 
@@ -129,12 +130,14 @@ def _replayer(workflows: Sequence[type], converter: DataConverter) -> Replayer:
     return Replayer(workflows=workflows, data_converter=converter, workflow_runner=workflow_runner())
 
 
-async def _replay(replayer: Replayer, name: str, history: WorkflowHistory) -> ReplayResult:
+async def _replay(replayer: Replayer, converter: DataConverter, name: str, history: WorkflowHistory) -> ReplayResult:
     workflow_type = _started_type(history)
     events = len(history.events)
     try:
+        # The replayer says of a key that is missing no more than that arguments cannot be decoded.
+        await converter.decode(history.events[0].workflow_execution_started_event_attributes.input.payloads)
         failure = (await replayer.replay_workflow(history, raise_on_replay_failure=False)).replay_failure
-    except (ValueError, RuntimeError) as error:
+    except (ValueError, RuntimeError, InvalidSettings) as error:
         failure = error
     if failure is None:
         return ReplayResult(name, workflow_type, events, ok=True)
