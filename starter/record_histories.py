@@ -52,6 +52,7 @@ from workflows import (
     KnowledgeQuestionWorkflow,
     PostAnswerWorkflow,
     ReconcileWorkflow,
+    RolloutGateWorkflow,
     SweepWorkflow,
 )
 from workflows.sandbox import workflow_runner
@@ -306,14 +307,15 @@ async def record(client: Client, out: Path, *, only: str | None = None, replace:
         ):
             await go(told)
         written += await _save_runs(client, told.workflow_id, path)
-    for name, workflow, argument in (
-        ("sweep", SweepWorkflow.run, SweepInput()),
-        ("reconcile", ReconcileWorkflow.run, ReconcileInput()),
+    for name, workflow, given in (
+        ("sweep", SweepWorkflow.run, [SweepInput()]),
+        ("reconcile", ReconcileWorkflow.run, [ReconcileInput()]),
+        ("rollout_gate", RolloutGateWorkflow.run, []),
     ):
         path = out / name / f"{name}.json"
         if (only in (None, name)) and (replace or not path.exists()):
             async with _upkeep_worker(client):
-                await client.execute_workflow(workflow, argument, id=f"{name}-fixture", task_queue=TASK_QUEUE)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownMemberType]
+                await client.execute_workflow(workflow, args=given, id=f"{name}-fixture", task_queue=TASK_QUEUE)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownMemberType]
             written += await _save_runs(client, f"{name}-fixture", path)
     return written
 
@@ -330,11 +332,15 @@ async def _upkeep_worker(client: Client) -> AsyncGenerator[None]:
     async def reconcile(_: ReconcileInput) -> ReconcileReply:
         return ReconcileReply(checked={"facts": 3}, repaired={"facts": 1})
 
+    @activity.defn(name=names.CHECK_STORES)
+    async def check_stores() -> None:
+        """All well."""
+
     async with Worker(
         client,
         task_queue=TASK_QUEUE,
-        workflows=[SweepWorkflow, ReconcileWorkflow],
-        activities=[sweep, reconcile],
+        workflows=[SweepWorkflow, ReconcileWorkflow, RolloutGateWorkflow],
+        activities=[sweep, reconcile, check_stores],
         workflow_runner=workflow_runner(),
     ):
         yield
@@ -378,7 +384,8 @@ def main(
     replace: Annotated[bool, typer.Option(help="also over existing fixtures (never released shapes only)")] = False,
 ) -> None:
     """Record replay fixtures for every shape of run."""
-    known = {**SHAPES, **WINDOW_SHAPES, **LOOP_SHAPES, **QUESTION_SHAPES, **FORGET_SHAPES, "sweep": None, "reconcile": None}
+    upkeep = {"sweep": None, "reconcile": None, "rollout_gate": None}
+    known = {**SHAPES, **WINDOW_SHAPES, **LOOP_SHAPES, **QUESTION_SHAPES, **FORGET_SHAPES, **upkeep}
     if only is not None and only not in known:
         raise typer.BadParameter(f"no such shape; there are: {', '.join(known)}")
     files = asyncio.run(_record_on_own_server(out, only, replace))

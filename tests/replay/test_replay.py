@@ -19,7 +19,17 @@ HISTORIES = Path(__file__).parents[1] / "histories"
 
 
 @pytest.mark.parametrize(
-    "folder", ["post_answer", "consolidate_events", "knowledge_loop", "knowledge_question", "forget_user", "sweep", "reconcile"]
+    "folder",
+    [
+        "post_answer",
+        "consolidate_events",
+        "knowledge_loop",
+        "knowledge_question",
+        "forget_user",
+        "sweep",
+        "reconcile",
+        "rollout_gate",
+    ],
 )
 async def test_every_recorded_history_replays(folder: str) -> None:
     report = await replay_files(HISTORIES / folder)
