@@ -15,14 +15,19 @@ SLOW_FIRST = ("faults", "e2e", "browser", "api", "workflows", "replay", "contrac
 """Folders whose files take long. Files are handed out whole and in order: a long one that came last would run alone."""
 
 
+LONG = {"crash": "minutes of crashes", "endurance": "many minutes under load"}
+"""Marked tests that a target of the Makefile runs, which has the marker's name."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Slow files first; what takes minutes of crashes runs when it is asked for."""
+    """Slow files first; what takes many minutes runs when it is asked for."""
     items.sort(key=lambda item: _rank(item.nodeid))
-    if "crash" in config.option.markexpr:
-        return
-    for item in items:
-        if item.get_closest_marker("crash") is not None:
-            item.add_marker(pytest.mark.skip(reason="minutes of crashes; `make crash` runs it"))
+    for marker, what in LONG.items():
+        if marker in config.option.markexpr:
+            continue
+        for item in items:
+            if item.get_closest_marker(marker) is not None:
+                item.add_marker(pytest.mark.skip(reason=f"{what}; `make {marker}` runs it"))
 
 
 def _rank(nodeid: str) -> int:

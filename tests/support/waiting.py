@@ -7,8 +7,10 @@ import inspect
 from collections.abc import Awaitable, Callable
 
 
-async def until(condition: Callable[[], object | Awaitable[object]], *, within_s: float = 30.0, what: str = "") -> None:
-    """Return when ``condition`` (plain or async) is true; fail the test after ``within_s`` seconds."""
+async def until(
+    condition: Callable[[], object | Awaitable[object]], *, within_s: float = 30.0, what: str = "", every_s: float = 0.02
+) -> None:
+    """Return when ``condition`` (plain or async) is true; fail the test after ``within_s`` seconds. ``every_s``: between looks."""
     try:
         async with asyncio.timeout(within_s):
             while True:
@@ -17,6 +19,6 @@ async def until(condition: Callable[[], object | Awaitable[object]], *, within_s
                     value = await value
                 if value:
                     return
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(every_s)
     except TimeoutError:
         raise AssertionError(f"not within {within_s} s: {what or inspect.getsource(condition).strip()}") from None

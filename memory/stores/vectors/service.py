@@ -28,8 +28,9 @@ _JSON = "application/json"
 
 
 @contextlib.asynccontextmanager
-async def serve(index: VectorIndex, *, token: str) -> AsyncGenerator[str]:
-    """Serves ``index`` on a free port of 127.0.0.1 and yields ``http://127.0.0.1:<port>``. Always stops; leaves ``index`` open.
+async def serve(index: VectorIndex, *, token: str, port: int = 0) -> AsyncGenerator[str]:
+    """Serves ``index`` on a port of 127.0.0.1 (0: a free one) and yields ``http://127.0.0.1:<port>``. Always stops; leaves
+    ``index`` open.
 
     Raises:
         InvalidInput: an empty token.
@@ -37,7 +38,7 @@ async def serve(index: VectorIndex, *, token: str) -> AsyncGenerator[str]:
     """
     if not token:
         raise InvalidInput("the vector service needs a token")
-    async with serving(_application(index, token), name="the vector service", limit_concurrency=MAX_AT_ONCE) as address:
+    async with serving(_application(index, token), name="the vector service", port=port, limit_concurrency=MAX_AT_ONCE) as address:
         yield address
 
 
