@@ -14,6 +14,7 @@ from pathlib import Path
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHistory
 from temporalio.converter import DataConverter
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError
 
@@ -82,14 +83,29 @@ async def replay_files(
     return ReplayReport(tuple([await _replay(replayer, converter, name, history) for name, history in histories]))
 
 
-async def replay_namespace(client: Client, *, limit: int, workflows: Sequence[type] = WORKFLOWS) -> ReplayReport:
-    """The newest runs of our workflow types in the connected namespace, open ones included. Nothing on the server changes."""
+async def replay_namespace(
+    client: Client, *, limit: int, open_only: bool = False, workflows: Sequence[type] = WORKFLOWS
+) -> ReplayReport:
+    """The newest runs of our workflow types in the connected namespace. Nothing on the server changes.
+
+    Args:
+        limit: at most this many.
+        open_only: only runs that still have to go on.
+
+    A run that the server deletes meanwhile is left out. Raises what :func:`starter.temporal.temporal_errors` raises.
+    """
     replayer = _replayer(workflows, client.data_converter)
     types = ", ".join(f"'{name}'" for name in _TYPES)
+    still = " AND ExecutionStatus = 'Running'" if open_only else ""
     results: list[ReplayResult] = []
     with temporal_errors("reading histories"):
-        async for run in client.list_workflows(f"WorkflowType IN ({types})", limit=limit):
-            history = await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+        async for run in client.list_workflows(f"WorkflowType IN ({types}){still}", limit=limit):
+            try:
+                history = await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+            except RPCError as error:
+                if error.status is RPCStatusCode.NOT_FOUND:
+                    continue
+                raise
             results.append(await _replay(replayer, client.data_converter, f"{run.id} {run.run_id}", history))
     return ReplayReport(tuple(results))
 

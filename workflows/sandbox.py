@@ -66,6 +66,7 @@ def workflow_runner(*, versioned: bool = False) -> SandboxedWorkflowRunner:
         "workflows.policies",
         "workflows.details",
         "workflows.patience",
+        "workflows.versions",
         "workflows.window_details",
         "workflows.knowledge_calls",
         "workflows.knowledge_details",

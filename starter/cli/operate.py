@@ -305,6 +305,7 @@ def replay(
     histories: Annotated[Path, typer.Argument(help="A folder of recorded histories, or one file.")] = Path("tests/histories"),
     namespace: Annotated[bool, typer.Option("--namespace", help="Replay runs of the connected namespace instead.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="With --namespace: at most this many runs.")] = 100,
+    open_only: Annotated[bool, typer.Option("--open", help="With --namespace: only runs that still have to go on.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check workflow code against histories.
@@ -314,7 +315,7 @@ def replay(
     from starter.replay import lesson
 
     state = state_of(ctx)
-    report = run(_replay(state, histories, namespace=namespace, limit=limit))
+    report = run(_replay(state, histories, namespace=namespace, limit=limit, open_only=open_only))
     if as_json:
         emit_json(report)
     else:
@@ -330,7 +331,7 @@ def replay(
         raise typer.Exit(1)
 
 
-async def _replay(state: State, histories: Path, *, namespace: bool, limit: int) -> ReplayReport:
+async def _replay(state: State, histories: Path, *, namespace: bool, limit: int, open_only: bool) -> ReplayReport:
     from starter.payloads import data_converter
     from starter.replay import replay_files, replay_namespace
     from starter.temporal import connect
@@ -338,4 +339,4 @@ async def _replay(state: State, histories: Path, *, namespace: bool, limit: int)
     settings = state.settings()
     if not namespace:
         return await replay_files(histories, converter=data_converter(settings))
-    return await replay_namespace(await connect(settings), limit=limit)
+    return await replay_namespace(await connect(settings), limit=limit, open_only=open_only)

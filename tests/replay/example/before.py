@@ -1,0 +1,17 @@
+"""The example of docs/changing.md: as it runs today."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import workflow
+
+STEP = timedelta(seconds=30)
+
+
+@workflow.defn(name="DigestWorkflow")
+class DigestWorkflow:
+    @workflow.run
+    async def run(self, week: int) -> str:
+        found = await workflow.execute_activity("collect", week, result_type=int, start_to_close_timeout=STEP)
+        return await workflow.execute_activity("publish", found, result_type=str, start_to_close_timeout=STEP)

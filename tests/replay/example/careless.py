@@ -1,0 +1,18 @@
+"""The example of docs/changing.md: the new step simply put in. Runs that are open cannot go on with it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import workflow
+
+STEP = timedelta(seconds=30)
+
+
+@workflow.defn(name="DigestWorkflow")
+class DigestWorkflow:
+    @workflow.run
+    async def run(self, week: int) -> str:
+        found = await workflow.execute_activity("collect", week, result_type=int, start_to_close_timeout=STEP)
+        found = await workflow.execute_activity("leave_out_repeats", found, result_type=int, start_to_close_timeout=STEP)
+        return await workflow.execute_activity("publish", found, result_type=str, start_to_close_timeout=STEP)
