@@ -45,13 +45,13 @@ class Size:
     model_latency_ms: int
 
 
-SMALL = Size(crews=(QUEUES, QUEUES), rounds=1, users=5, pace_s=1.0, between=2, model_latency_ms=50)
+SMALL = Size(crews=(QUEUES, QUEUES), rounds=1, users=3, pace_s=1.5, between=1, model_latency_ms=50)
 LONG = Size(
     crews=((TASK_QUEUE,), (TASK_QUEUE,), (MODEL_TASK_QUEUE,), (MODEL_TASK_QUEUE,)),
     rounds=10,
-    users=12,
-    pace_s=3.0,
-    between=6,
+    users=8,
+    pace_s=4.0,
+    between=4,
     model_latency_ms=800,
 )
 
@@ -133,8 +133,7 @@ async def test_workers_are_replaced_one_by_one_under_load(
 ) -> None:
     """The everyday size; :func:`test_ten_rounds` is the full one."""
     report = await roll(SMALL, tmp_path, s3_server, temporal_server, (signal.SIGTERM, signal.SIGKILL))
-    assert report.turns >= SMALL.between * 5
-    assert report.windows >= 1
+    assert min(report.turns, report.versions, report.windows, report.facts) > 0
 
 
 @pytest.mark.endurance

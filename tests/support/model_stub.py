@@ -71,6 +71,11 @@ class StubRequest:
         return self.body.get("response_format", {}).get("json_schema", {}).get("schema")
 
     @property
+    def schema_name(self) -> str:
+        """Anthropic's has none."""
+        return self.body.get("response_format", {}).get("json_schema", {}).get("name", "reply")
+
+    @property
     def max_tokens(self) -> int:
         return self.body.get("max_completion_tokens") or self.body["max_tokens"]
 
@@ -83,6 +88,7 @@ class StubRequest:
             max_output_tokens=self.max_tokens,
             timeout_s=MAX_WAIT_S,
             schema=self.schema,
+            schema_name=self.schema_name,
         )
 
 
