@@ -31,6 +31,7 @@ from memory.model.turn import Turn
 from memory.ports import Progress
 from memory.prompts import memory_section
 from memory.settings import Settings, load_settings
+from starter.bulk_rollback import BulkRollback
 from starter.client_parts import Parts, build_parts
 from starter.client_profiles import ProfileMethods
 from starter.export import Exporter
@@ -171,6 +172,13 @@ class MemoryClient(ProfileMethods, ForgetMethods):
             loader=self._loader,
             temporal=self.temporal_client,
             wake=self._wake,
+        )
+        self._bulk = BulkRollback(
+            directory=parts.directory,
+            log=parts.log,
+            profiles=parts.profiles,
+            handles=self._handles,
+            temporal=self.temporal_client,
         )
 
     # -------------------------------------------------------------------------------------------------- the answering path

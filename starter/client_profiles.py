@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from memory.model.enablement import Enablement
 from memory.model.errors import InvalidInput
 from memory.model.turn import Outcome
+from starter.bulk_rollback import BulkRollback
 from starter.client_parts import Parts
 from starter.handles import Handles
-from starter.views import EditResult, ProfilePreview, ProfileVersion, ProfileView, RerunResult, UserStatus
+from starter.views import EditResult, ProfilePreview, ProfileVersion, ProfileView, RepairReport, RerunResult, UserStatus
 from starter.who import Who, scope_of
 
 
@@ -18,6 +19,7 @@ class ProfileMethods:
 
     _parts: Parts
     _handles: Handles
+    _bulk: BulkRollback
 
     async def get_profile(self, who: Who, *, space_id: str = "default", version: int | None = None) -> ProfileView:
         """The profile as it is, or as it was at a version. Reading creates nothing.
@@ -124,6 +126,40 @@ class ProfileMethods:
             raise InvalidInput("turn ids belong to a user: say which")
         user = None if scope is None else scope_of(scope)
         return await self._handles.rerun(tenant=tenant, scope=user, turn_ids=turn_ids, outcomes=outcomes, limit=limit)
+
+    async def rollback_runs(
+        self,
+        where: str | None = None,
+        *,
+        prompts: str | None = None,
+        apply: bool = False,
+        empty: bool = False,
+        limit: int = 10_000,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> RepairReport:
+        """Bring back the profiles that some runs have damaged, each to the version before the damage. Across all companies.
+
+        A profile that a person wrote over since is left alone, and so is one whose user is being forgotten. Another call goes on
+        where one was broken off.
+
+        Args:
+            where: which runs, in the query language of Temporal's visibility; only runs that write profiles count.
+            prompts: only runs, and of these only versions of a profile, that were made with this version of the prompts.
+            apply: do it; otherwise the report says what would be done.
+            empty: empty a profile that was damaged from its first version on.
+            limit: change at most so many profiles in this call, 1 to 100,000.
+            progress: called with a short text now and then.
+
+        Returns:
+            What became of each user. What fails for one of them is in there and does not stop the others; when 16 fail one after
+            the other the rest is left.
+
+        Raises:
+            InvalidInput: neither ``where`` nor ``prompts``, the server does not understand the query, or more than 100,000 runs
+                match it; nothing was changed.
+            MemoryUnavailable: Temporal is away; nothing was changed.
+        """
+        return await self._bulk.run(where, prompts=prompts, apply=apply, empty=empty, limit=limit, progress=progress)
 
     async def wait_until_idle(self, who: Who, *, timeout_s: float = 60.0) -> bool:
         """Whether all recorded turns were finished and the workflow had ended within the time. Raises MemoryUnavailable."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,6 +10,7 @@ from enum import StrEnum
 
 from memory.model.enablement import Enablement
 from memory.model.profile import Profile
+from memory.model.scope import Scope
 from memory.model.steps import WriteStatus
 from memory.ports import TurnSummary
 
@@ -171,8 +173,8 @@ class UserStatus:
     workflow_id: str
     running: bool | None
     stage: str | None
-    """Of a run that is open: ``gating``, ``consolidating``, … ; ``waiting_for_store`` or ``waiting_for_model`` at the end. None where
-    no worker answered."""
+    """Of a run that is open: ``gating``, ``consolidating``, … ; ``waiting_for_store`` or ``waiting_for_model`` at the end. None
+    where no worker answered."""
     run_id: str | None
     pending_turns: int | None
     """Turns recorded and not finished; counted up to 1,000."""
@@ -192,6 +194,78 @@ class RerunResult:
     started: int
     waiting: int
     """Users whose workflow could not be told."""
+
+
+class RepairStatus(StrEnum):
+    """What becomes, or became, of one profile in :meth:`starter.client.MemoryClient.rollback_runs`."""
+
+    WOULD_ROLL_BACK = "would_roll_back"
+    WOULD_EMPTY = "would_empty"
+    ROLLED_BACK = "rolled_back"
+    EMPTIED = "emptied"
+    EDITED = "edited_since"
+    """A person wrote over the damage: left alone."""
+    CLEAN = "not_damaged"
+    """What these runs wrote is not in the profile (any more): they wrote nothing, or it was undone before."""
+    NOTHING_BEFORE = "nothing_before"
+    """Damaged from the first version on: left alone, unless such profiles are to be emptied."""
+    NO_PROFILE = "no_profile"
+    FORGETTING = "being_forgotten"
+    CHANGED = "changed_meanwhile"
+    """Written to again and again while it was looked at: left alone."""
+    UNAVAILABLE = "unavailable"
+    """A store, Temporal or the workers are away."""
+    FAILED = "failed"
+
+    @classmethod
+    def repairs(cls) -> frozenset[RepairStatus]:
+        """Those that change a profile, or would."""
+        return frozenset({cls.WOULD_ROLL_BACK, cls.WOULD_EMPTY, cls.ROLLED_BACK, cls.EMPTIED})
+
+    @property
+    def again(self) -> bool:
+        """Whether another call may get further with it."""
+        return self in (RepairStatus.FAILED, RepairStatus.CHANGED, RepairStatus.UNAVAILABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRepair:
+    """One user. ``version``: the newest one when it was looked at. ``damaged``: the oldest damaged one in use; ``target``: the one
+    before it. ``lost``: versions of other runs that were made on top of the damage and go with it; their turns are not learned
+    again. ``edited``: the person's version. ``written``: the version that the roll-back made."""
+
+    scope: Scope
+    status: RepairStatus
+    version: int | None = None
+    damaged: int | None = None
+    target: int | None = None
+    lost: int = 0
+    edited: int | None = None
+    written: int | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """``applied``: false for a dry run. ``left``: users that were not looked at, because of the limit or because it ``stopped``."""
+
+    query: str
+    applied: bool
+    runs: int
+    users: int
+    profiles: tuple[ProfileRepair, ...]
+    left: int
+    stopped: str | None = None
+
+    @property
+    def counts(self) -> Mapping[RepairStatus, int]:
+        found = Counter(one.status for one in self.profiles)
+        return {status: found[status] for status in RepairStatus if found[status]}
+
+    @property
+    def again(self) -> bool:
+        """Whether another call may get further."""
+        return self.left > 0 or self.stopped is not None or any(one.status.again for one in self.profiles)
 
 
 @dataclass(frozen=True, slots=True)

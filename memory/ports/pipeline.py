@@ -310,9 +310,11 @@ class EventLog(Protocol):
         outcome: Outcome | None = None,
         state: str | None = None,
         below: int | None = None,
+        run_ids: Collection[str] | None = None,
         limit: int = 100,
     ) -> Sequence[TurnSummary]:
-        """Ledger rows, newest first. ``below``: with ordinals below this, for the next page of one user's turns."""
+        """Ledger rows, newest first. ``below``: with ordinals below this, for the next page of one user's turns. ``run_ids``: that
+        these workflow runs finished, at most 1,000."""
         ...
 
     async def ping(self) -> None:

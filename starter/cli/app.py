@@ -22,6 +22,7 @@ from starter.cli import (
     mcp,
     operate,
     profiles,
+    rollback,
     spaces,
     tasks,
     tokens,
@@ -70,6 +71,7 @@ dev_token.register(app)
 codec.register(app)
 profiles.register(app)
 operate.register(app)
+rollback.register(app)
 spaces.register(app)
 events.register(app)
 windows.register(app)

@@ -121,6 +121,7 @@ def runs(
     outcome: Annotated[
         str | None, typer.Option("--outcome", help="Only runs whose last outcome is this: updated, noop, kept.")
     ] = None,
+    prompts: Annotated[str | None, typer.Option("--prompts", help="Only runs that used this version of the prompts.")] = None,
     open_only: Annotated[bool, typer.Option("--open", help="Only runs that are not finished.")] = False,
     tenant: Annotated[str | None, typer.Option("--tenant", "-t", help="Only this company; default: all.")] = None,
     user: Annotated[str | None, typer.Option("--user", "-u", help="Only this user; default: all.")] = None,
@@ -128,16 +129,17 @@ def runs(
     as_json: JsonOption = False,
 ) -> None:
     """List workflow runs."""
-    run(_runs(state_of(ctx), _query(outcome, tenant, user, open_only=open_only), limit, as_json=as_json))
+    run(_runs(state_of(ctx), _query(outcome, prompts, tenant, user, open_only=open_only), limit, as_json=as_json))
 
 
-def _query(outcome: str | None, tenant: str | None, user: str | None, *, open_only: bool) -> str:
+def _query(outcome: str | None, prompts: str | None, tenant: str | None, user: str | None, *, open_only: bool) -> str:
     from memory.model.errors import InvalidInput
     from memory.model.ids import encode_segment
     from memory.model.names import POST_ANSWER_WORKFLOW, SEARCH_OUTCOME, SEARCH_TENANT, SEARCH_USER
     from memory.model.turn import Outcome
+    from starter.bulk_rollback import query_of
 
-    terms = [f'WorkflowType = "{POST_ANSWER_WORKFLOW}"']
+    terms = [f'WorkflowType = "{POST_ANSWER_WORKFLOW}"' if prompts is None else query_of(None, prompts)]
     if outcome is not None:
         if outcome not in set(Outcome):
             raise InvalidInput(f"there is no outcome {outcome[:40]!r}; there are {', '.join(Outcome)}")
@@ -154,10 +156,11 @@ def _query(outcome: str | None, tenant: str | None, user: str | None, *, open_on
 async def _runs(state: State, query: str, limit: int, *, as_json: bool) -> None:
     from temporalio.common import SearchAttributeKey
 
-    from memory.model.names import SEARCH_OUTCOME, SEARCH_STAGE
+    from memory.model.names import SEARCH_OUTCOME, SEARCH_PROMPTS, SEARCH_STAGE
     from starter.temporal import connect
 
     outcome, stage = SearchAttributeKey.for_keyword(SEARCH_OUTCOME), SearchAttributeKey.for_keyword(SEARCH_STAGE)
+    prompts = SearchAttributeKey.for_keyword_list(SEARCH_PROMPTS)
     client = await connect(state.settings())
     rows: list[dict[str, object]] = []
     async for found in client.list_workflows(query, limit=limit):
@@ -169,6 +172,7 @@ async def _runs(state: State, query: str, limit: int, *, as_json: bool) -> None:
                 "status": found.status.name.lower() if found.status else "unknown",
                 "outcome": attributes.get(outcome),
                 "stage": attributes.get(stage),
+                "prompts": attributes.get(prompts) or [],
                 "started_at": found.start_time,
                 "closed_at": found.close_time,
             }

@@ -457,6 +457,9 @@ class TestOperators:
         assert await ids(outcome=Outcome.NOOP, tenant="acme") == ["t2"]
         assert await ids(state="pending") == ["t3", "t1"]
         assert await ids(state="done", scope=BOB) == []
+        assert await ids(run_ids={"run-1", "run-of-nobody"}) == ["t2", "t0"]
+        assert await ids(run_ids=["run-1"], scope=ANN, outcome=Outcome.NOOP) == ["t2"]
+        assert await ids(run_ids=["run-of-nobody"]) == await ids(run_ids=[]) == []
 
     async def test_no_text_of_the_user_is_in_a_summary(self, tables: Tables) -> None:
         await tables.log.record_turn(ANN, a_turn(user_text="canary-7f3a"), now=NOW)

@@ -268,9 +268,12 @@ class SqlEventLog(EventLog):
         outcome: Outcome | None = None,
         state: str | None = None,
         below: int | None = None,
+        run_ids: Collection[str] | None = None,
         limit: int = 100,
     ) -> Sequence[TurnSummary]:
         statement = _filtered(select(TURNS), tenant, scope)
+        if run_ids is not None:
+            statement = statement.where(TURNS.c.run_id.in_(sorted(run_ids)))
         if outcome is not None:
             statement = statement.where(IS_KEPT if outcome is Outcome.KEPT else TURNS.c.outcome == outcome.value)
         if state is not None:
