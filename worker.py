@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import structlog
@@ -34,6 +35,7 @@ from memory.stores.notices import build_notifier
 from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
 from starter.backlogs import backlogs_measured
+from starter.connection import Connection
 from starter.forget import start_forget
 from starter.forget_runs import TemporalUserRuns
 from starter.health import Health, Stage, answering, ticking
@@ -43,7 +45,7 @@ from starter.observing import WORKER, observed
 from starter.readiness import watching
 from starter.search import open_search, stores_of
 from starter.signals import TurnSignaller
-from starter.temporal import connect, ensure_search_attributes
+from starter.temporal import ensure_search_attributes
 from starter.until_told import Told, until_told
 from starter.window_signals import WindowWaker
 from workflows import WORKFLOWS, policies
@@ -66,7 +68,7 @@ class _SignallerWaker:
 
     signaller: TurnSignaller
     windows: WindowWaker
-    client: Client
+    connected: Callable[[], Awaitable[Client]]
 
     async def wake(self, scope: Scope, turn_ids: tuple[str, ...]) -> None:
         await self.signaller.signal(scope, turn_ids)
@@ -75,10 +77,10 @@ class _SignallerWaker:
         await self.windows.wake(scope, waiting)
 
     async def start_loop(self, scope: Scope, loop_id: str) -> bool:
-        return await start_loop(self.client, scope, loop_id, Operation.UPDATE, again=False)
+        return await start_loop(await self.connected(), scope, loop_id, Operation.UPDATE, again=False)
 
     async def start_forget(self, tenant: str, erasure_id: str) -> None:
-        await start_forget(self.client, tenant, erasure_id)
+        await start_forget(await self.connected(), tenant, erasure_id)
 
 
 def pipeline_rules(settings: Settings) -> PipelineRules:
@@ -148,8 +150,13 @@ def deployment_of(settings: Settings) -> WorkerDeploymentConfig | None:
 
 
 @asynccontextmanager
-async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerator[Collaborators]:
-    """Build the adapters that the settings name; they are closed when the block ends."""
+async def open_collaborators(
+    settings: Settings, client: Client, connection: Connection | None = None
+) -> AsyncGenerator[Collaborators]:
+    """Build the adapters that the settings name; they are closed when the block ends.
+
+    ``connection``: gives other clients after ``client``, when certificates change.
+    """
     async with AsyncExitStack() as stack:
         tables = build_tables(settings)
         stack.push_async_callback(tables.aclose)
@@ -164,7 +171,12 @@ async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerat
         stack.push_async_callback(index.aclose)
 
         async def connected() -> Client:
-            return client
+            return client if connection is None else await connection.current()
+
+        signaller, runs = TurnSignaller(client), TemporalUserRuns(client)
+        if connection is not None:
+            connection.follow(signaller.use)
+            connection.follow(runs.use)
 
         yield Collaborators(
             log=tables.log,
@@ -172,7 +184,7 @@ async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerat
             profiles=Profiles(store, bucket_prefix=settings.bucket_prefix),
             models=models,
             notifier=notifier,
-            waker=_SignallerWaker(TurnSignaller(client), WindowWaker(connected), client),
+            waker=_SignallerWaker(signaller, WindowWaker(connected), connected),
             rules=pipeline_rules(settings),
             loss_guard_max_lost_fraction=settings.loss_guard_max_lost_fraction,
             loss_guard_min_bullets=settings.loss_guard_min_bullets,
@@ -190,7 +202,7 @@ async def open_collaborators(settings: Settings, client: Client) -> AsyncGenerat
             erasures=tables.erasures,
             box=tables.notices,
             processes=tables.processes,
-            runs=TemporalUserRuns(client),
+            runs=runs,
             forget_rules=forget_rules(settings),
         )
 
@@ -283,8 +295,9 @@ async def run_worker(settings: Settings, queues: Sequence[str] = QUEUES) -> None
 
 async def _work(settings: Settings, queues: Sequence[str], told: Told, health: Health) -> None:
     deployment_of(settings)  # what is half configured stops the start before anything is connected
-    client = await connect(settings)
-    async with open_collaborators(settings, client) as parts:
+    connection = Connection(settings)
+    client = await connection.current()
+    async with open_collaborators(settings, client, connection) as parts:
         health.stage = Stage.CHECKING
         await check_dependencies(settings, client, parts)
         async with AsyncExitStack() as stack:
@@ -292,9 +305,11 @@ async def _work(settings: Settings, queues: Sequence[str], told: Told, health: H
             workers = build_workers(client, settings, build_activities(parts), queues)
             for worker in workers:
                 await stack.enter_async_context(worker)
+                connection.follow(partial(setattr, worker, "client"))
             if TASK_QUEUE in queues:
                 await stack.enter_async_context(backlogs_measured(settings, parts.log, parts.ledger, parts.erasures))
-            await stack.enter_async_context(watching(health, lambda: client, workers))
+            await stack.enter_async_context(connection.watched())
+            await stack.enter_async_context(watching(health, lambda: connection.client, workers))
             told.ready()
             health.stage = Stage.WORKING
             _log.info(

@@ -327,6 +327,11 @@ class MemoryClient(ProfileMethods, ForgetMethods):
                 if self._temporal is None:
                     self._temporal = await self._parts.temporal()
                     self._signaller = TurnSignaller(self._temporal)
+            return self._temporal
+        # Asked again: another one when certificates have changed.
+        self._temporal = await self._parts.temporal()
+        assert self._signaller is not None  # noqa: S101
+        self._signaller.use(self._temporal)
         return self._temporal
 
     async def _wake(self, scope: Scope, turn_ids: Sequence[str], deadline: float) -> str | None:

@@ -18,13 +18,17 @@ from memory.retrieval import SearchIndex
 from memory.settings import Settings
 from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import Tables, build_tables
+from starter.connection import Connection
 from starter.search import open_search, stores_of
-from starter.temporal import connect, connect_options
+from starter.temporal import connect_options
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a client works with. ``temporal`` is asked once, at first use; ``close`` is awaited in order at the end."""
+    """What a client works with.
+
+    ``temporal`` is asked at each use, and answers at once where it is connected; ``close`` is awaited in order at the end.
+    """
 
     directory: Directory
     log: EventLog
@@ -70,12 +74,13 @@ def build_parts(settings: Settings, tables: Tables | None = None) -> Parts:
     store = MinioObjectStore.from_settings(settings)
     models = build_models(settings)
     index = open_search(settings, tables)
+    connection = Connection(settings, lazy=True)
     return Parts(
         directory=tables.directory,
         log=tables.log,
         profiles=Profiles(store, bucket_prefix=settings.bucket_prefix),
         models=models,
-        temporal=lambda: connect(settings, lazy=True),
+        temporal=connection.current,
         ledger=tables.windows,
         stores=stores_of(tables, index),
         index=index,
@@ -83,5 +88,5 @@ def build_parts(settings: Settings, tables: Tables | None = None) -> Parts:
         loops=tables.loops,
         knowledge=tables.knowledge,
         erasures=tables.erasures,
-        close=(models.aclose, index.aclose, store.aclose, tables.aclose),
+        close=(connection.aclose, models.aclose, index.aclose, store.aclose, tables.aclose),
     )

@@ -36,6 +36,10 @@ class TemporalUserRuns:
         self._client = client
         self._cancel_s = cancel_s
 
+    def use(self, client: Client) -> None:
+        """From the next call on."""
+        self._client = client
+
     async def stop(self, scope: Scope, loop_ids: Collection[str]) -> Mapping[str, int]:
         known = [scope.post_answer_workflow_id, scope.consolidate_events_workflow_id]
         known += [scope.knowledge_workflow_id(loop_id) for loop_id in loop_ids]

@@ -58,6 +58,10 @@ class TurnSignaller:
         self._waiting_ids = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
+    def use(self, client: Client) -> None:
+        """From the next call on; what is under way ends on the old one."""
+        self._client = client
+
     @property
     def in_flight(self) -> int:
         """Calls to the server that are under way."""

@@ -226,13 +226,18 @@ def server_of(client: Client) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def worker_command(settings: Settings, client: Client, log: Path, queue: str = "all") -> AsyncGenerator[Command]:
-    """`afterturn worker`, ready to work; killed at the end of the block if it still runs."""
+async def worker_command(
+    settings: Settings, client: Client, log: Path, queue: str = "all", *, environment: Mapping[str, str] | None = None
+) -> AsyncGenerator[Command]:
+    """`afterturn worker`, ready to work; killed at the end of the block if it still runs.
+
+    ``environment``: in place of the variables that lead to the client's server.
+    """
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "starter.cli", "worker", "--queue", queue),
             cwd=settings.data_dir,
-            env=plain_environment({**as_environment(settings), **server_of(client)}),
+            env=plain_environment({**as_environment(settings), **(environment or server_of(client))}),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=errors,
             stderr=errors,
