@@ -1,9 +1,10 @@
 """`make scale`: what the measured figures mean for 1 million and 100 million users. Prints Markdown tables.
 
-    python -m bench.scale_model [--write] [--set NAME=VALUE …]
+    python -m bench.scale_model [--take] [--write] [--set NAME=VALUE …]
 
-Measured figures come from ``bench/results.json`` (``make bench ONLY=cost,tokens,extraction``) and ``bench/load.json`` (``make
-load``); all else is an assumption with a name, which ``--set`` changes. ``--write`` puts the tables into ``docs/scale.md``.
+Measured figures are those of ``bench/measured.json``. ``--take`` makes it anew from ``bench/results.json`` (``make bench
+ONLY=cost,tokens,extraction``) and ``bench/load.json`` (``make load``). All else is an assumption with a name, which ``--set``
+changes. ``--write`` puts the tables into ``docs/scale.md``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -20,6 +21,7 @@ import typer
 from bench.results import BenchError, read_results
 
 BENCH: Final = Path(__file__).parent
+MEASURED: Final = BENCH / "measured.json"
 DOC: Final = BENCH.parent / "docs" / "scale.md"
 BEGIN: Final = "<!-- made by `make scale ARGS=--write`: begin -->"
 END: Final = "<!-- end -->"
@@ -49,6 +51,7 @@ class Assumptions:
     cpu_load: float = 0.6
     slots: float = 16.0
     connections: float = 8.0
+    transactions: float = 6.0
     postgres_tb: float = 4.0
     postgres_row_limit: float = 200e6
     shard_transitions_per_s: float = 20.0
@@ -79,6 +82,7 @@ MEANING: Final[dict[str, str]] = {
     "cpu_load": "how busy a pod of one CPU may be at the peak",
     "slots": "model calls at once per process (`AFTERTURN_MODEL_CONCURRENCY`)",
     "connections": "PostgreSQL connections of a process (`memory/stores/tables/engine.py`)",
+    "transactions": "transactions and single reads of a turn: record, claim, read what a prompt needs, book usage, finish",
     "postgres_tb": "terabytes that one PostgreSQL primary should hold",
     "postgres_row_limit": "rows of one partition",
     "shard_transitions_per_s": "state transitions that a history shard makes per second (one write at a time, half idle)",
@@ -126,8 +130,16 @@ class Measured:
 # ---------------------------------------------------------------------------------------------------------------- measured
 
 
-def read_measured(results: Path = BENCH / "results.json", load: Path = BENCH / "load.json") -> Measured:
-    """Raises BenchError where a figure is missing, with the command that measures it."""
+def read_measured(path: Path = MEASURED) -> Measured:
+    """The figures that were taken last. Raises BenchError for a file that is not such."""
+    try:
+        return Measured(**json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        raise BenchError(f"{path} is not there or not readable; run: make scale ARGS=--take") from None
+
+
+def take_measured(results: Path = BENCH / "results.json", load: Path = BENCH / "load.json") -> Measured:
+    """From the files of the last measures. Raises BenchError where a figure is missing, with the command that measures it."""
     rows = {row["measure"]: row for row in read_results(results)}
     try:
         report: dict[str, Any] = json.loads(load.read_text("utf-8"))
@@ -144,16 +156,12 @@ def read_measured(results: Path = BENCH / "results.json", load: Path = BENCH / "
     window, sweep = row("Temporal actions, window", "cost"), row("Temporal actions, pass", "cost")
     kept = row("rows, ", "cost")
     tables: Mapping[str, float] = kept["by_table"]
-    lexical, dense = (
-        row("a message in the vector engine, lexical", "cost"),
-        row("a message in the vector engine, and dense", "cost"),
-    )
     given, said = row("tokens in per turn, edits", "tokens"), row("tokens out per turn, edits", "tokens")
     cached, events = (
         row("input a prompt cache can serve, edits", "tokens"),
         row("tokens per 1,000 events, the default", "extraction"),
     )
-    own = ("events", "turns", "term_frequencies")
+    embedded, own = row("dense vector of one message: CPU", "cost"), ("events", "turns", "term_frequencies")
     return Measured(
         actions_noop=noop["value"],
         actions_update=update["value"],
@@ -172,9 +180,9 @@ def read_measured(results: Path = BENCH / "results.json", load: Path = BENCH / "
         other_row_bytes=kept["value"] - sum(tables.get(name, 0) for name in own),
         bytes_per_term=kept["bytes_per_term"],
         raw_lexical_bytes=row("terms of a message's lexical vector", "cost")["raw_bytes"],
-        lexical_bytes=lexical["value"],
-        dense_bytes=dense["value"] - lexical["value"],
-        dense_cpu_ms=row("dense vector of one message: CPU", "cost")["value"],
+        lexical_bytes=row("a message in the vector engine, lexical", "cost")["value"],
+        dense_bytes=embedded["vector_bytes"],
+        dense_cpu_ms=embedded["value"],
         tokens_in=given["value"],
         tokens_cached=given["value"] * cached["value"],
         tokens_out=said["value"],
@@ -192,7 +200,7 @@ class Line:
 
     what: str
     value: Callable[[float], float]
-    unit: str = ""
+    exact: bool = False
 
 
 def tables(m: Measured, a: Assumptions) -> dict[str, list[Line]]:
@@ -267,7 +275,7 @@ def tables(m: Measured, a: Assumptions) -> dict[str, list[Line]]:
             Line("actions per month, millions", lambda n: million(turns(n) * MONTH_DAYS * actions)),
             Line("Temporal Cloud, actions, $ per month", lambda n: million(turns(n) * MONTH_DAYS * actions) * a.price_action),
             Line("state transitions per second, peak", lambda n: peak(n) * transitions),
-            Line("history shards (`numHistoryShards`)", shards),
+            Line("history shards (`numHistoryShards`)", shards, exact=True),
             Line("partitions of `afterturn`: one workflow task per turn or window", partitions(1 + windows * 2)),
             Line("partitions of `afterturn-llm`: one or two activities per turn", partitions(1 + u + windows)),
             Line("closed histories kept, GB", lambda n: turns(n) * a.history_days * history / 1e9),
@@ -296,14 +304,14 @@ def tables(m: Measured, a: Assumptions) -> dict[str, list[Line]]:
             Line("partitions of `events`", lambda n: math.ceil(messages(n) / a.postgres_row_limit)),
             Line("partitions of `term_frequencies`", lambda n: math.ceil(n * a.terms_per_user / a.postgres_row_limit)),
             Line("primaries", lambda n: math.ceil(sql_bytes(n) / 1e12 / a.postgres_tb)),
-            Line("transactions per second, peak", lambda n: peak(n) * 4),
+            Line("transactions per second, peak", lambda n: peak(n) * a.transactions),
         ],
         "Vectors": [
             Line("points, millions", lambda n: million(points(n))),
             Line("lexical only, TB on disk", lambda n: points(n) * m.lexical_bytes / 1e12),
             Line("with dense vectors, TB on disk", lambda n: points(n) * (m.lexical_bytes + m.dense_bytes) / 1e12),
-            Line("dense vectors in memory, 8 bit, TB", lambda n: points(n) * 384 / 1e12),
-            Line("nodes for those", lambda n: math.ceil(points(n) * 384 / 1e9 / (a.qdrant_node_gb * 0.7))),
+            Line("dense vectors in memory, 8 bit, TB", lambda n: points(n) * m.dense_bytes / 4 / 1e12),
+            Line("nodes for those", lambda n: math.ceil(points(n) * m.dense_bytes / 4 / 1e9 / (a.qdrant_node_gb * 0.7))),
         ],
         "Objects": [
             Line("profiles, millions", million),
@@ -343,7 +351,12 @@ def render(measured: Measured, assumptions: Assumptions, sizes: Sequence[int] = 
     ]
     for title, lines in tables(measured, assumptions).items():
         head = f"| {title} | " + " | ".join(f"{size / 1e6:,.0f} M users" for size in sizes) + " |"
-        body = [f"| {line.what} | " + " | ".join(shown(line.value(size)) for size in sizes) + " |" for line in lines]
+        body = [
+            f"| {line.what} | "
+            + " | ".join(f"{line.value(size):,.0f}" if line.exact else shown(line.value(size)) for size in sizes)
+            + " |"
+            for line in lines
+        ]
         parts += ["", f"### {title}", "", head, "|---|" + "---:|" * len(sizes), *body]
     return "\n".join(parts) + "\n"
 
@@ -406,11 +419,14 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def main(
+    take: Annotated[bool, typer.Option(help="take the figures of the last measures into bench/measured.json first")] = False,
     write: Annotated[bool, typer.Option(help="put the tables into docs/scale.md")] = False,
     changes: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE of an assumption")] = None,
 ) -> None:
     """What the measured figures mean for many users."""
     try:
+        if take:
+            MEASURED.write_text(json.dumps(asdict(take_measured()), indent=1) + "\n", "utf-8")
         made = render(read_measured(), assumed(changes or []))
         if write:
             DOC.write_text(written(DOC.read_text("utf-8"), made), "utf-8")

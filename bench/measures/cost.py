@@ -7,7 +7,6 @@ Actions come from the histories themselves (:mod:`bench.actions`), heartbeats fr
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import re
 import statistics
@@ -58,7 +57,6 @@ UPDATE_EVERY: Final = 3
 BURST: Final = 5
 WITHIN_S: Final = 60.0
 TEXTS: Final = 24
-DIMENSION: Final = 384
 FEW_COPIES: Final = 2
 MANY_COPIES: Final = 12
 DEFINITION: Final = "https://docs.temporal.io/cloud/actions"
@@ -338,27 +336,24 @@ async def _vector_rows(points: Sequence[Point]) -> list[Row]:
             note="with its neighbours' terms",
         )
     ]
-    chance = random.Random(1)
-    for dense in (None, DIMENSION):
-        with TemporaryDirectory(prefix="afterturn-bench-") as folder:
-            spec = CollectionSpec("sizes", dense, None if dense is None else "random", INDEXES)
-            small = await _filled(Path(folder) / "small", spec, points, FEW_COPIES, chance)
-            large = await _filled(Path(folder) / "large", spec, points, MANY_COPIES, chance)
-        per_point = (large - small) / (len(points) * (MANY_COPIES - FEW_COPIES))
-        rows.append(
-            Row(
-                f"a message in the vector engine, {'lexical' if dense is None else f'and dense with {dense} dimensions'}",
-                per_point,
-                "bytes/message",
-                f"{len(points) * MANY_COPIES:,} points beside {len(points) * FEW_COPIES:,}",
-                note="files on the disk: vectors, payload, indexes, write-ahead log",
-            )
+    with TemporaryDirectory(prefix="afterturn-bench-") as folder:
+        small = await _filled(Path(folder) / "small", points, FEW_COPIES)
+        large = await _filled(Path(folder) / "large", points, MANY_COPIES)
+    rows.append(
+        Row(
+            "a message in the vector engine, lexical",
+            (large - small) / (len(points) * (MANY_COPIES - FEW_COPIES)),
+            "bytes/message",
+            f"{len(points) * MANY_COPIES:,} points beside {len(points) * FEW_COPIES:,}",
+            note="files on the disk: vector, inverted index, payload and its indexes, write-ahead log",
         )
+    )
     return rows
 
 
-async def _filled(folder: Path, spec: CollectionSpec, points: Sequence[Point], copies: int, chance: random.Random) -> int:
+async def _filled(folder: Path, points: Sequence[Point], copies: int) -> int:
     """Bytes on the disk of a collection with so many copies of the points, each copy with owners of its own."""
+    chance, spec = random.Random(1), CollectionSpec("sizes", None, None, INDEXES)
     vectors = EdgeVectors(folder, owner="bench", timeout_s=60.0)
     try:
         await vectors.ensure(spec)
@@ -368,7 +363,6 @@ async def _filled(folder: Path, spec: CollectionSpec, points: Sequence[Point], c
                     point,
                     point_id=str(uuid.UUID(int=chance.getrandbits(128))),
                     owner=f"{point.owner}-{number}",
-                    dense=None if spec.dimension is None else _unit(chance, spec.dimension),
                     payload={key: value for key, value in point.payload.items() if key != PAYLOAD_OWNER},
                 )
                 for point in points
@@ -377,12 +371,6 @@ async def _filled(folder: Path, spec: CollectionSpec, points: Sequence[Point], c
     finally:
         await vectors.aclose()
     return disk(folder)
-
-
-def _unit(chance: random.Random, dimension: int) -> tuple[float, ...]:
-    values = [chance.gauss(0, 1) for _ in range(dimension)]
-    length = math.hypot(*values)
-    return tuple(value / length for value in values)
 
 
 async def _embedding() -> Row:
