@@ -45,6 +45,8 @@ def create_app(context: ApiContext) -> FastAPI:
         openapi_url="/openapi.json",
         # An address is right or not there: a redirect would be to the host that the request names, by http behind a proxy.
         redirect_slashes=False,
+        # Its own spans have the address that was asked for, with what is searched for in it; ours have the route.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False, "auto_configure": False},
         lifespan=lifespan,
         responses=problems.RESPONSES,
         generate_unique_id_function=operation_id,

@@ -116,7 +116,9 @@ class store_call:  # noqa: N801 - used as a function is
         self._what = what
 
     def __enter__(self) -> None:
-        self._span = span(f"{self._store} {_named(self._what)}") if _tracer is not None else _NOTHING
+        # Only as a part of something: what a process does in the background by itself is no trace.
+        within = _tracer is not None and _tracer.trace_id() is not None
+        self._span = span(f"{self._store} {_named(self._what)}") if within else _NOTHING
         self._span.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:

@@ -197,7 +197,7 @@ def as_json(settings: Settings) -> dict[str, Any]:
 def as_environment(settings: Settings) -> dict[str, str]:
     """The same as ``AFTERTURN_…`` variables, for the real commands."""
     return {
-        f"AFTERTURN_{name.upper()}": str(value).lower() if isinstance(value, bool) else str(value)
+        f"AFTERTURN_{name.upper()}": json.dumps(value) if isinstance(value, bool | dict) else str(value)
         for name, value in as_json(settings).items()
     }
 
