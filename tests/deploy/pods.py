@@ -62,12 +62,6 @@ class Machine:
         workload = self.manifests.workload(component)
         return await self._run(component, container_of(workload)["args"], workload["spec"]["activeDeadlineSeconds"])
 
-    async def run_in(self, component: str, *args: str) -> str:
-        """`kubectl exec` of a command in a pod. Returns its standard output; it has to end well."""
-        done = await self._run(component, args, 60)
-        assert done.code == 0, done.err
-        return done.out
-
     async def _run(self, component: str, args: Sequence[str], within_s: float) -> Done:
         same = {number: number for number in ports_of(self.manifests.workload(component)).values()}
         env = self.environment(component, same)

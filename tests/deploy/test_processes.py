@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
@@ -23,6 +24,8 @@ from memory.stores.vectors.edge import EdgeVectors
 from starter.engines import S3Server, TemporalServer
 from tests.deploy.manifests import BUILDS, Manifests, component_of, container_of, pod_of
 from tests.deploy.pods import Machine, Pod
+from tests.deploy.test_docs_deploy import BLOCKS
+from tests.e2e.command import command
 from tests.support.waiting import until
 
 KEY = "key-of-the-vector-service"
@@ -103,8 +106,6 @@ async def prepare(machine: Machine) -> None:
 @pytest.mark.timeout(240)
 async def test_from_an_empty_cluster_to_a_turn_through_a_rolling_restart(machine: Machine) -> None:
     await prepare(machine)
-    token = (await machine.run_in("api", "tokens", "create", "--tenant", "acme", "--name", "the orchestrator")).strip()
-    mine = {"Authorization": f"Bearer {token}", "Afterturn-User": "ann"}
     environment = machine.environment("workflows", {8081: 1, 9464: 1})
     temporal = await Client.connect(environment["TEMPORAL_ADDRESS"], namespace=environment["TEMPORAL_NAMESPACE"])
     async with AsyncExitStack() as pods:
@@ -112,14 +113,14 @@ async def test_from_an_empty_cluster_to_a_turn_through_a_rolling_restart(machine
         await asyncio.gather(workflows.started(), models.started(), api.started())
         for pod in (workflows, models):
             assert (await pod.probe("readiness"))[1]["polling"]
-        http = await pods.enter_async_context(httpx2.AsyncClient(base_url=api.address("http"), headers=mine, timeout=30))
+        http = await pods.enter_async_context(httpx2.AsyncClient(timeout=30))
         for pod in (workflows, models, api):
             scraped = await http.get(pod.address("metrics") + "/metrics")
             assert scraped.status_code == 200, pod.component
             assert "# HELP" in scraped.text
 
-        turn = {"turn_id": "t-1", "user_text": "I live in Lisbon.", "assistant_text": "Noted.", "allow_user_memory": True}
-        assert (await http.post("/v1/turns", json=turn)).json()["status"] == "recorded"
+        page = Page(machine, api)
+        assert json.loads(await page.shell("turn"))["status"] == "recorded"
 
         # Told to stop in the middle of a model call: it may end, and so may the pods.
         await until(lambda: calling(temporal), within_s=30, what="the model call")
@@ -134,12 +135,12 @@ async def test_from_an_empty_cluster_to_a_turn_through_a_rolling_restart(machine
         followers = [await pods.enter_async_context(machine.pod(name)) for name in ("workflows", "models")]
         await asyncio.gather(*(pod.started() for pod in followers))
 
-        async def known() -> bool:
-            loaded = await http.get("/v1/memory", params={"allow_user_memory": True})
-            return "Lisbon" in loaded.json().get("system_prompt_section", "")
-
-        await until(known, within_s=60, every_s=0.3, what="the profile")
-        history = await temporal.get_workflow_handle("post-answer/acme/ann").fetch_history()
+        run = temporal.get_workflow_handle("post-answer/acme/ann")
+        await asyncio.wait_for(run.result(), 90)
+        taught = await page.shell("taught")
+        assert "updated" in taught
+        assert "Lisbon" in taught
+        history = await run.fetch_history()
         calls = [e for e in history.events if e.HasField("activity_task_scheduled_event_attributes")]
         again = [e for e in history.events if e.HasField("activity_task_timed_out_event_attributes")]
         assert not again, "no call was lost with its pod"
@@ -149,6 +150,38 @@ async def test_from_an_empty_cluster_to_a_turn_through_a_rolling_restart(machine
         for pod in (api, *followers):
             pod.terminate()
         assert [await pod.drained() for pod in (api, *followers)] == [0, 0, 0]
+
+
+class Page:
+    """Runs what docs/deploy.md shows, with a `kubectl` that has no cluster: what it would execute in a pod is executed here."""
+
+    def __init__(self, machine: Machine, api: Pod) -> None:
+        self._folder = machine.folder / "page"
+        self._folder.mkdir()
+        kubectl = self._folder / "kubectl"
+        run = shlex.join(command())
+        kubectl.write_text(f'#!/bin/sh\nwhile [ "$1" != "--" ]; do shift; done\nshift 2\nexec {run} "$@"\n', "utf-8")
+        kubectl.chmod(0o755)
+        env = machine.environment("api", {8080: api.ports["http"], 9464: api.ports["metrics"]})
+        self._env = {**env, "PATH": f"{self._folder}:{env['PATH']}", "MEMORY_URL": api.address("http"), "NO_PROXY": "127.0.0.1"}
+
+    async def shell(self, block: str) -> str:
+        """What a block prints. Variables that it sets are there for the next one."""
+        kept = self._folder / "variables"
+        before = kept.read_text("utf-8") if kept.exists() else ""
+        script = f"{before}\n{BLOCKS[block]}\nprintf 'MEMORY_TOKEN=%s\\n' \"$MEMORY_TOKEN\" > {shlex.quote(str(kept))}\n"
+        process = await asyncio.create_subprocess_exec(
+            *("/bin/sh", "-eu", "-c", script),
+            cwd=self._folder,
+            env=self._env,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(90):
+            out, err = await process.communicate()
+        assert process.returncode == 0, err.decode() + out.decode()
+        return out.decode()
 
 
 async def calling(temporal: Client) -> bool:
