@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 
 from memory.settings import load_settings
 from starter.engines import S3Server, TemporalServer
+from starter.payloads import IN_CLEAR
 from tests.support.api import Api, served_api
 from tests.support.engines import unique_bucket_prefix
 from tests.support.stack import GENEROUS, running_stack
@@ -24,7 +24,7 @@ async def rest(
     given |= {"api_rate_per_minute": 0, "forget_settle_s": 0}
     given |= {**GENEROUS, **s3_server.settings}
     settings = load_settings({}, data_dir=tmp_path_factory.mktemp("rest"), bucket_prefix=unique_bucket_prefix(), **given)
-    client = await Client.connect(temporal_server.address, data_converter=pydantic_data_converter)
+    client = await Client.connect(temporal_server.address, data_converter=IN_CLEAR)
     async with running_stack(client, settings) as stack, served_api(stack) as served:
         yield served
 

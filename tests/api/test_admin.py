@@ -13,7 +13,6 @@ from urllib.parse import quote
 import pytest
 import pytest_asyncio
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 
 from activities import Collaborators
 from api.routing import cursor_of
@@ -27,6 +26,7 @@ from memory.ports.service import Process
 from memory.settings import load_settings
 from memory.stores.objects.minio import MinioObjectStore
 from starter.engines import S3Server, TemporalServer
+from starter.payloads import IN_CLEAR
 from tests.support.api import Api, as_admin, as_person, as_service, served_api
 from tests.support.engines import unique_bucket_prefix
 from tests.support.stack import GENEROUS, running_stack
@@ -106,7 +106,7 @@ async def served(
 ) -> AsyncIterator[Api]:
     given = {"embedder": "none", "temporal_ui_url": "http://ui.test:8233/", "memory_tasks": True, **GENEROUS, **s3_server.settings}
     settings = load_settings({}, data_dir=tmp_path_factory.mktemp("admin"), bucket_prefix=unique_bucket_prefix(), **given)
-    client = await Client.connect(temporal_server.address, data_converter=pydantic_data_converter)
+    client = await Client.connect(temporal_server.address, data_converter=IN_CLEAR)
     async with running_stack(client, settings, workers=False) as stack, served_api(stack) as running:
         yield running
 

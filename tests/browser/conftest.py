@@ -14,10 +14,10 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 
 from memory.settings import Settings, load_settings
 from starter.engines import S3Server, TemporalServer
+from starter.payloads import IN_CLEAR
 from tests.browser.site import CHROMIUM_OPTIONS, Open, Site, Visit, find_chromium, opening
 from tests.support.api import served_api
 from tests.support.engines import unique_bucket_prefix
@@ -66,7 +66,7 @@ def start_site(s3_server: S3Server, temporal_server: TemporalServer, tmp_path_fa
                 **overrides,
             },
         )
-        client = await Client.connect(temporal_server.address, data_converter=pydantic_data_converter)
+        client = await Client.connect(temporal_server.address, data_converter=IN_CLEAR)
         faults = Faults()
         async with (
             running_stack(client, settings, model=model, workers=workers, parts=parts) as stack,

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
 from memory.settings import Settings, load_settings
 from memory.stores.objects.minio import MinioObjectStore
 from starter.engines import S3Server, TemporalServer, engine_binary
+from starter.payloads import IN_CLEAR
 
 LOCAL = "local"
 TIME_SKIPPING = "time-skipping"
@@ -107,14 +107,14 @@ async def workflow_environment(request: pytest.FixtureRequest) -> AsyncIterator[
     chosen = str(request.config.getoption("--workflow-environment"))
     if chosen == TIME_SKIPPING:
         async with await WorkflowEnvironment.start_time_skipping(
-            data_converter=pydantic_data_converter, test_server_existing_path=str(engine_binary("temporal-test-server"))
+            data_converter=IN_CLEAR, test_server_existing_path=str(engine_binary("temporal-test-server"))
         ) as environment:
             yield environment
         return
     if chosen == LOCAL:
         server: TemporalServer = request.getfixturevalue("temporal_server")
         chosen = server.address
-    yield WorkflowEnvironment.from_client(await Client.connect(chosen, data_converter=pydantic_data_converter))
+    yield WorkflowEnvironment.from_client(await Client.connect(chosen, data_converter=IN_CLEAR))
 
 
 @pytest.fixture

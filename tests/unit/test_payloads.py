@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -159,3 +161,22 @@ def test_a_wrong_setting_stops_the_start_without_telling_a_key(given: str, told:
 def test_an_address_of_the_codec_server_is_checked() -> None:
     with pytest.raises(InvalidSettings, match="AFTERTURN_CODEC_ADDRESS: must be host:port"):
         load_settings({}, codec_address="8730")
+
+
+def test_all_of_the_product_goes_through_the_one_data_converter() -> None:
+    """Who connects or replays without it cannot read what others have encrypted, or stores it in clear."""
+    root = Path(__file__).parents[2]
+    folders = ("api", "activities", "bench", "memory", "starter", "workflows")
+    files = [root / "worker.py", *(path for folder in folders for path in (root / folder).rglob("*.py"))]
+    found: dict[str, set[str]] = {"pydantic_data_converter": set(), "Client.connect": set(), "Replayer": set()}
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            used = ast.unparse(node.func) if isinstance(node, ast.Call) else node.id if isinstance(node, ast.Name) else ""
+            if used in found:
+                found[used].add(str(file.relative_to(root)))
+    assert found == {
+        "pydantic_data_converter": {"starter/payloads.py"},
+        # The second records scripted runs on a server of its own, in clear.
+        "Client.connect": {"starter/temporal.py", "starter/record_histories.py"},
+        "Replayer": {"starter/replay.py"},
+    }

@@ -99,7 +99,7 @@ def test_every_command_and_option_that_is_shown_exists() -> None:
 def test_all_commands_but_those_that_are_named_report_as_json() -> None:
     without = {path for path, command in LEAVES.items() if not any("--json" in one.opts for one in command.params)}
     sandboxes = {("events", "sandbox"), ("knowledge", "sandbox")}
-    assert without == {("dev",), ("worker",), ("api",), ("mcp",), ("chat",), ("knowledge", "export"), *sandboxes}
+    assert without == {("dev",), ("worker",), ("api",), ("mcp",), ("chat",), ("codec-server",), ("knowledge", "export"), *sandboxes}
 
 
 def test_every_make_target_that_is_shown_exists_and_all_are_named() -> None:
