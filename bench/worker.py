@@ -22,8 +22,9 @@ from temporalio.worker import Worker
 from activities import build_activities
 from bench.bare import BARE_QUEUE, BareWindow, BareWorkflow, nothing
 from bench.scripted_model import PatientModel, ScriptedModel, ScriptedModels
-from memory.settings import load_settings
+from memory.settings import Settings, load_settings
 from starter.logs import configure_logging
+from starter.observing import WORKER, observed
 from starter.temporal import connect
 from worker import QUEUES, build_workers, open_collaborators
 
@@ -35,6 +36,11 @@ async def work(ready: Path, queues: Sequence[str]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    async with observed(settings, "afterturn-bench", WORKER):
+        await _work(settings, ready, queues, stop)
+
+
+async def _work(settings: Settings, ready: Path, queues: Sequence[str], stop: asyncio.Event) -> None:
     client = await connect(settings)
     # No two processes say the same: a user whom both serve would be told something that the profile has.
     model = PatientModel(ScriptedModel(seed=os.getpid()))
