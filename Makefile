@@ -55,7 +55,7 @@ crash: setup-dev ## 5,000 events, a misbehaving model, killed workers; some minu
 	$(BIN)/python -m pytest -m crash tests/faults/test_windows_crash.py $(ARGS)
 
 endurance: setup-dev ## restarts and outages under load, about half an hour; ENDURANCE_RESULTS=file takes the figures
-	$(BIN)/python -m pytest -s -m endurance tests/faults/test_rolling.py tests/faults/test_outages_under_load.py $(ARGS)
+	$(BIN)/python -m pytest -s -m endurance tests/faults $(ARGS)
 
 fuzz: setup-dev ## many requests made from the OpenAPI document; some minutes
 	$(BIN)/python -m pytest tests/api/test_schemathesis.py --fuzz-examples 100 $(ARGS)

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -139,9 +139,26 @@ class Load:
         await until(all_indexed, within_s=within_s, every_s=1.0, what="an index that says what the rows say")
 
 
+HandOver = Callable[[Scope, Turn], Awaitable[ReceiptStatus]]
+
+
+def embedded(world: World) -> HandOver:
+    """As an orchestrator that imports the client: reads the profile, answers, hands the turn over."""
+
+    async def hand_over(scope: Scope, turn: Turn) -> ReceiptStatus:
+        await world.memory.load(scope, allow_user_memory=True)
+        receipt = await world.memory.after_answer(scope, turn)
+        assert receipt.status in ACCEPTED, receipt
+        return receipt.status
+
+    return hand_over
+
+
 @asynccontextmanager
-async def under_load(world: World, *, users: int, pace_s: float) -> AsyncGenerator[Load]:
-    """``users`` people talk, each a turn every ``pace_s`` seconds, while the block runs."""
+async def under_load(world: World, *, users: int, pace_s: float, hand_over: HandOver | None = None) -> AsyncGenerator[Load]:
+    """``users`` people talk, each a turn every ``pace_s`` seconds, while the block runs. ``hand_over``: :func:`embedded`, unless
+    another is given."""
+    hand_over = hand_over or embedded(world)
     load = Load(world, {user(number): [] for number in range(users)})
     ended = asyncio.Event()
 
@@ -154,10 +171,7 @@ async def under_load(world: World, *, users: int, pace_s: float) -> AsyncGenerat
                 return
             wait_s = pace_s
             at = datetime.now(UTC)
-            await world.memory.load(scope, allow_user_memory=True)
-            receipt = await world.memory.after_answer(scope, spoken(number, at))
-            assert receipt.status in ACCEPTED, receipt
-            load.handed[scope].append(Handed(number, at, receipt.status))
+            load.handed[scope].append(Handed(number, at, await hand_over(scope, spoken(number, at))))
 
     async with asyncio.TaskGroup() as talking:
         for place, scope in enumerate(load.handed):
