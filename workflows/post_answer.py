@@ -60,8 +60,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows import policies
     from workflows.details import Batch, details_markdown
     from workflows.patience import AWAY_OR_HANGING, MODEL_AWAY, STEP_FAILED, Patience, error_type, uninterrupted
-
     from workflows.versions import TO_NEWEST, newer_workers
+
 _OUTCOME = SearchAttributeKey.for_keyword(SEARCH_OUTCOME)
 _STAGE = SearchAttributeKey.for_keyword(SEARCH_STAGE)
 _PROMPTS = SearchAttributeKey.for_keyword_list(SEARCH_PROMPTS)
@@ -419,6 +419,7 @@ class PostAnswerWorkflow:
     def _should_continue_as_new(self, plan: Plan) -> bool:
         return (
             workflow.info().is_continue_as_new_suggested()
+            or newer_workers()
             or self._turns_this_run >= plan.continue_after_turns
             or self._wakeups >= policies.MAX_WAKEUPS_PER_RUN
         )
@@ -434,4 +435,3 @@ class PostAnswerWorkflow:
 def _summary(turns: tuple[TurnRef, ...]) -> str:
     first, last = turns[0].ordinal, turns[-1].ordinal
     return f"turn {first}" if first == last else f"turns {first} to {last}"
-            or newer_workers()
