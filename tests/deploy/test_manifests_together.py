@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from memory.model.names import MODEL_TASK_QUEUE, TASK_QUEUE
-from tests.deploy.manifests import BUILDS, Manifests, Object, component_of, container_of, labels_of, pod_of, ports_of, selects, walk
+from tests.deploy.manifests import (
+    BUILDS,
+    KUBERNETES,
+    Manifests,
+    Object,
+    component_of,
+    container_of,
+    labels_of,
+    pod_of,
+    ports_of,
+    selects,
+    walk,
+)
 from workflows import WORKFLOWS
 
 ORDER = ("prepare", "services", "migrate", "search-attributes", "schedules", "run")
@@ -71,6 +84,29 @@ def test_everything_that_has_metrics_is_scraped_once(built: Manifests) -> None:
     assert sorted((component_of(each), port) for each, port in scraped) == [
         (component, "metrics") for component in sorted(component_of(each) for each in built.lasting())
     ]
+
+
+def test_the_names_of_scraped_processes_are_those_that_the_alert_rules_look_for(built: Manifests) -> None:
+    if not built.all("PodMonitor"):
+        pytest.skip("no operator in this one")
+    points = [
+        *built.all("PodMonitor")[0]["spec"]["podMetricsEndpoints"],
+        *built.all("ServiceMonitor")[0]["spec"]["endpoints"],
+    ]
+    for point in points:
+        # Without it the operator would call them namespace/monitor, or by the Service.
+        (rule,) = point["relabelings"]
+        assert rule == {
+            "sourceLabels": ["__meta_kubernetes_pod_label_app_kubernetes_io_component"],
+            "targetLabel": "job",
+            "replacement": "afterturn-$1",
+        }
+    jobs = {f"afterturn-{component_of(each)}" for each in built.lasting()}
+    rules = "".join(file.read_text("utf-8") for file in (KUBERNETES.parent / "monitoring" / "rules").glob("*.yaml"))
+    named = re.findall(r'\bjob(=~?)"([^"]+)"', rules)
+    assert named
+    for how, pattern in named:
+        assert any(re.fullmatch(pattern, job) if how == "=~" else pattern == job for job in jobs), pattern
 
 
 def test_workers_are_scaled_by_the_backlog_of_the_queue_that_they_poll(built: Manifests) -> None:
