@@ -170,7 +170,8 @@ def test_all_of_the_product_goes_through_the_one_data_converter() -> None:
     files = [root / "worker.py", *(path for folder in folders for path in (root / folder).rglob("*.py"))]
     found: dict[str, set[str]] = {"pydantic_data_converter": set(), "Client.connect": set(), "Replayer": set()}
     for file in files:
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        text = file.read_text("utf-8")
+        for node in ast.walk(ast.parse(text if any(word in text for word in found) else "")):
             used = ast.unparse(node.func) if isinstance(node, ast.Call) else node.id if isinstance(node, ast.Name) else ""
             if used in found:
                 found[used].add(str(file.relative_to(root)))
