@@ -25,6 +25,7 @@ from activities.model_steps import ModelActivities
 from memory.llm.factory import build_models
 from memory.llm.simulated_prompt import read_request
 from memory.metering import Meter
+from memory.model.names import MODEL_TASK_QUEUE, TASK_QUEUE
 from memory.model.scope import Scope
 from memory.model.steps import BatchInput, Plan, TurnRef, UserRef
 from memory.model.turn import Outcome, StoredTurn, Turn
@@ -33,6 +34,7 @@ from memory.settings import load_settings
 from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
 from starter.engines import S3Server, TemporalServer
+from tests.starter.test_health import ask
 from tests.support.fleet import World, migrated_file, new_namespace, open_world, worker_command, world_settings
 from tests.support.model_stub import ModelStub, StubReply, StubRequest, answer_with
 from tests.support.waiting import until
@@ -141,16 +143,33 @@ async def test_sigterm_ends_a_worker_whose_model_never_answers_and_another_one_t
     assert len(history) == 1
 
 
-async def test_sigterm_in_a_store_step_loses_nothing(tmp_path: Path, s3_server: S3Server, temporal_server: TemporalServer) -> None:
+async def test_sigterm_in_a_store_step_loses_nothing_and_the_probes_tell_of_it(
+    tmp_path: Path, s3_server: S3Server, temporal_server: TemporalServer, unused_tcp_port: int
+) -> None:
     """A notice, sent by a local activity: those run inside the worker of the workflows."""
+
+    async def probe(path: str) -> tuple[int, Any]:
+        return await asyncio.to_thread(ask, unused_tcp_port, path)
+
+    async def ready() -> bool:
+        return (await probe("/readyz"))[0] == 200
+
     with WebhookReceiver() as webhook:
-        async with a_world(tmp_path, s3_server, temporal_server, notice_timeout_s=10, **webhook.settings) as world:
+        values = {"notice_timeout_s": 10, "health_address": f"127.0.0.1:{unused_tcp_port}", **webhook.settings}
+        async with a_world(tmp_path, s3_server, temporal_server, **values) as world:
             webhook.hold.clear()
             async with worker_command(world.settings, world.client, tmp_path / "first.err") as first:
+                assert (await probe("/startupz"))[0] == 200
+                await until(ready)
+                assert (await probe("/readyz"))[1]["polling"] == {TASK_QUEUE: True, MODEL_TASK_QUEUE: True}
                 await world.record(USER, [turn()])
                 await until(lambda: webhook.notices, within_s=60)
+                assert (await probe("/livez"))[0] == 200
                 first.process.terminate()
                 await until(lambda: "worker_stopping" in first.log())
+                status, body = await probe("/readyz")
+                assert (status, body["stage"]) == (503, "stopping")
+                assert (await probe("/livez"))[0] == 200, "a worker that lets its steps end is alive"
                 webhook.hold.set()
                 assert await first.ended() == 0, first.log()
             async with worker_command(world.settings, world.client, tmp_path / "second.err") as second:
