@@ -7,7 +7,8 @@ All of it in one world: what one outage leaves behind meets the next one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+import signal
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,12 +20,13 @@ import pytest
 from memory.settings import Settings
 from starter.engines import S3Server, TemporalServer
 from starter.schedules import ensure_schedules
+from tests.support.crew import Crew
 from tests.support.fleet import Foreman, World, migrated_file, new_namespace, open_world, world_settings
 from tests.support.load import Load, Report, bound_s, check, under_load
 from tests.support.postgres import PostgresServer
 from tests.support.results import wrote_down
 from tests.support.servers import ModelServer, VectorService
-from tests.support.waiting import until
+from worker import QUEUES
 
 SCALE = 10
 """A minute here is ten minutes there; what waits by a setting of its own waits a tenth of the default."""
@@ -36,12 +38,12 @@ class Size:
 
     workers: int
     users: int
-    pace_s: float
+    pace_s: float | None
     away_s: float
     between: int
 
 
-SMALL = Size(workers=1, users=3, pace_s=2.0, away_s=0, between=1)
+SMALL = Size(workers=1, users=2, pace_s=None, away_s=0, between=2)
 LONG = Size(workers=2, users=8, pace_s=4.0, away_s=600 / SCALE, between=16)
 
 Step = Callable[[], Awaitable[Any]]
@@ -52,6 +54,7 @@ Outage = tuple[Step, Step]
 @dataclass
 class Place:
     world: World
+    crew: Crew
     outages: Mapping[str, Outage]
 
 
@@ -91,14 +94,12 @@ async def a_place(
             )
             world = await exits.enter_async_context(open_world(settings, await new_namespace(temporal.address)))
             foreman = await exits.enter_async_context(Foreman(folder / "workers"))
-            workers = [await foreman.start(settings, world.client, command=True) for _ in range(size.workers)]
-            for worker in workers:
-                await until(
-                    lambda one=worker: "worker_started" in one.log() or one.ended.done(), within_s=90, what="worker_started"
-                )
+            crew = Crew(foreman, settings, world.client)
+            await crew.begin([QUEUES] * size.workers)
             await ensure_schedules(world.client, settings)
             yield Place(
                 world,
+                crew,
                 {
                     "temporal": (temporal.kill, temporal.restart),
                     "object store": (s3.kill, s3.restart),
@@ -107,11 +108,6 @@ async def a_place(
                     "model": (stop_model, start_model),
                 },
             )
-            assert all(worker.running for worker in workers), "a worker ended in an outage"
-            for worker in workers:
-                worker.terminate()
-            for worker in workers:
-                assert await worker.wait() == 0, worker.log()
     finally:
         postgres.drop_database(database)
 
@@ -132,6 +128,7 @@ def scaled() -> dict[str, Any]:
 
 async def take_away(load: Load, outage: Outage, size: Size) -> None:
     away, back = outage
+    await load.goes_on(size.users)
     since = datetime.now(UTC)
     await away()
     try:
@@ -145,23 +142,29 @@ async def take_away(load: Load, outage: Outage, size: Size) -> None:
         load.outages.append((since, datetime.now(UTC)))
 
 
-async def live_through(place: Place, size: Size) -> Report:
+async def live_through(place: Place, size: Size, replaced: Sequence[signal.Signals] = ()) -> Report:
+    """``replaced``: after the outages a worker goes, by these signals."""
     async with under_load(place.world, users=size.users, pace_s=size.pace_s) as load:
         await load.works_on(size.between)
         for outage in place.outages.values():
             await take_away(load, outage, size)
             await load.works_on(size.between)
+        for sent in replaced:
+            await load.goes_on(size.users)
+            await place.crew.replace(0, sent)
+            await load.works_on(size.between)
     await load.drained(within_s=240)
+    await place.crew.end()
     return await check(load)
 
 
 @pytest.mark.timeout(240)
-async def test_every_dependency_goes_away_in_turn(
+async def test_every_dependency_and_the_worker_go_away_in_turn(
     tmp_path: Path, own_s3_server: S3Server, own_temporal_server: TemporalServer, postgres_server: PostgresServer
 ) -> None:
-    """The everyday size; :func:`test_ten_minutes_of_each` is the full one."""
+    """The everyday size; :func:`test_ten_minutes_of_each` and ``test_rolling`` are the full ones."""
     async with a_place(SMALL, tmp_path, own_s3_server, own_temporal_server, postgres_server) as place:
-        report = await live_through(place, SMALL)
+        report = await live_through(place, SMALL, (signal.SIGTERM, signal.SIGKILL))
     assert report.statuses["spooled"] > 0, "the database was away for no turn"
 
 

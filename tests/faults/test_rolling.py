@@ -1,12 +1,13 @@
 """Workers are restarted one by one while users talk: SIGTERM as a deployment does it, kill -9 as a machine does it.
 
+`make endurance`; the everyday size is a part of ``test_outages_under_load``.
+
 The workers are real processes that run `afterturn worker`. Whatever the moments: no turn is lost, none has its effect twice, and
 none is later than the time-out of a step and 30 seconds.
 """
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -15,29 +16,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import Client
 
 from memory.model.names import MODEL_TASK_QUEUE, TASK_QUEUE
-from memory.settings import Settings
 from starter.engines import S3Server, TemporalServer
 from starter.schedules import ensure_schedules
-from tests.support.fleet import Foreman, WorkerProcess, migrated_file, new_namespace, open_world, world_settings
+from tests.support.crew import Crew
+from tests.support.fleet import Foreman, migrated_file, new_namespace, open_world, world_settings
 from tests.support.load import Report, bound_s, check, under_load
 from tests.support.results import wrote_down
 from tests.support.servers import VectorService
-from tests.support.waiting import until
-from worker import QUEUES
-
-EXIT_S = 15
-"""A worker is gone so long after its grace period, as ``terminationGracePeriodSeconds`` of the manifests allows."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """``crews``: the queues of each worker process. ``rounds``: so often each of them is replaced, by each signal."""
+    """``crews``: the queues of each worker process."""
 
     crews: Sequence[Sequence[str]]
-    rounds: int
     users: int
     pace_s: float
     between: int
@@ -45,10 +39,9 @@ class Size:
     model_latency_ms: int
 
 
-SMALL = Size(crews=(QUEUES, QUEUES), rounds=1, users=3, pace_s=1.5, between=1, model_latency_ms=50)
+ROUNDS = 10
 LONG = Size(
     crews=((TASK_QUEUE,), (TASK_QUEUE,), (MODEL_TASK_QUEUE,), (MODEL_TASK_QUEUE,)),
-    rounds=10,
     users=8,
     pace_s=4.0,
     between=4,
@@ -56,43 +49,10 @@ LONG = Size(
 )
 
 
-class Crew:
-    """Worker processes, each with a successor when it has to go."""
-
-    def __init__(self, foreman: Foreman, settings: Settings, client: Client) -> None:
-        self._foreman = foreman
-        self._settings = settings
-        self._client = client
-        self._workers: list[WorkerProcess] = []
-
-    async def begin(self, crews: Sequence[Sequence[str]]) -> None:
-        self._workers = list(await asyncio.gather(*map(self._start, crews)))
-
-    async def _start(self, queues: Sequence[str]) -> WorkerProcess:
-        worker = await self._foreman.start(self._settings, self._client, queues=queues, command=True)
-        await until(lambda: "worker_started" in worker.log() or worker.ended.done(), within_s=90, what="worker_started")
-        assert worker.running, worker.log()
-        return worker
-
-    async def replace(self, place: int, sent: signal.Signals) -> None:
-        """The old one goes first: for a moment there is one fewer."""
-        old = self._workers[place]
-        if sent is signal.SIGKILL:
-            old.kill()
-        else:
-            old.terminate()
-        self._workers[place] = await self._start(old.job.queues)
-        code = await old.wait(self._settings.graceful_shutdown_s + EXIT_S)
-        assert code == (-signal.SIGKILL if sent is signal.SIGKILL else 0), old.log()
-
-    async def end(self) -> None:
-        for worker in self._workers:
-            worker.terminate()
-        for worker in self._workers:
-            assert await worker.wait() == 0, worker.log()
-
-
-async def roll(size: Size, folder: Path, s3: S3Server, temporal: TemporalServer, signals: Sequence[signal.Signals]) -> Report:
+async def roll(
+    size: Size, folder: Path, s3: S3Server, temporal: TemporalServer, replaced: Sequence[tuple[int, signal.Signals]]
+) -> Report:
+    """``replaced``: which of the workers, and by what."""
     async with AsyncExitStack() as exits:
         vectors = await exits.enter_async_context(VectorService(folder / "vectors"))
         settings = world_settings(folder / "data", migrated_file(folder), s3.settings, **talk(size), **vectors.settings)
@@ -103,11 +63,10 @@ async def roll(size: Size, folder: Path, s3: S3Server, temporal: TemporalServer,
         await ensure_schedules(world.client, world.settings)
         async with under_load(world, users=size.users, pace_s=size.pace_s) as load:
             await load.works_on(size.between)
-            for sent in signals:
-                for _ in range(size.rounds):
-                    for place in range(len(size.crews)):
-                        await crew.replace(place, sent)
-                        await load.works_on(size.between)
+            for place, sent in replaced:
+                await load.goes_on(size.users)
+                await crew.replace(place, sent)
+                await load.works_on(size.between)
         await load.drained(within_s=240)
         await crew.end()
         return await check(load)
@@ -127,21 +86,13 @@ def talk(size: Size) -> dict[str, Any]:
     }
 
 
-@pytest.mark.timeout(240)
-async def test_workers_are_replaced_one_by_one_under_load(
-    tmp_path: Path, s3_server: S3Server, temporal_server: TemporalServer
-) -> None:
-    """The everyday size; :func:`test_ten_rounds` is the full one."""
-    report = await roll(SMALL, tmp_path, s3_server, temporal_server, (signal.SIGTERM, signal.SIGKILL))
-    assert min(report.turns, report.versions, report.windows, report.facts) > 0
-
-
 @pytest.mark.endurance
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL], ids=lambda sent: sent.name)
 async def test_ten_rounds(tmp_path: Path, s3_server: S3Server, temporal_server: TemporalServer, sent: signal.Signals) -> None:
     """`make endurance`."""
-    report = await roll(LONG, tmp_path, s3_server, temporal_server, (sent,))
+    replaced = [(place, sent) for _ in range(ROUNDS) for place in range(len(LONG.crews))]
+    report = await roll(LONG, tmp_path, s3_server, temporal_server, replaced)
     settings = world_settings(tmp_path / "bound", migrated_file(tmp_path), s3_server.settings, **talk(LONG))
-    wrote_down(f"rolling-{sent.name}", report, restarts=LONG.rounds * len(LONG.crews), bound_s=bound_s(settings))
+    wrote_down(f"rolling-{sent.name}", report, restarts=len(replaced), bound_s=bound_s(settings))
     assert report.late_s <= bound_s(settings), str(report)

@@ -68,11 +68,18 @@ class Handed:
 
 @dataclass
 class Load:
-    """``handed``: by user, in order. ``outages``: from when to when something was away, for the bound on delays."""
+    """``handed``: by user, in order. ``outages``: from when to when something was away, for the bound on delays. ``asked``: turns
+    that users may hand over now, where they do not talk at a pace of their own."""
 
     world: World
     handed: dict[Scope, list[Handed]]
     outages: list[tuple[datetime, datetime]] = field(default_factory=list)
+    asked: asyncio.Semaphore | None = None
+
+    def _ask(self, turns: int) -> None:
+        if self.asked is not None:
+            for _ in range(turns):
+                self.asked.release()
 
     @property
     def count(self) -> int:
@@ -81,6 +88,7 @@ class Load:
     async def goes_on(self, turns: int, *, within_s: float = 120.0) -> None:
         """Until so many more turns were handed over."""
         wanted = self.count + turns
+        self._ask(turns)
         await until(lambda: self.count >= wanted, within_s=within_s, what=f"{turns} more turns")
 
     async def finished(self) -> int:
@@ -90,6 +98,7 @@ class Load:
     async def works_on(self, turns: int, *, within_s: float = 120.0) -> None:
         """Until so many more turns have their outcome."""
         wanted = await self.finished() + turns
+        self._ask(turns)
 
         async def reached() -> bool:
             return await self.finished() >= wanted
@@ -155,27 +164,42 @@ def embedded(world: World) -> HandOver:
 
 
 @asynccontextmanager
-async def under_load(world: World, *, users: int, pace_s: float, hand_over: HandOver | None = None) -> AsyncGenerator[Load]:
-    """``users`` people talk, each a turn every ``pace_s`` seconds, while the block runs. ``hand_over``: :func:`embedded`, unless
-    another is given."""
+async def under_load(world: World, *, users: int, pace_s: float | None, hand_over: HandOver | None = None) -> AsyncGenerator[Load]:
+    """``users`` people talk while the block runs, each a turn every ``pace_s`` seconds.
+
+    Args:
+        pace_s: None: they talk as often as :meth:`Load.goes_on` and :meth:`Load.works_on` want turns, so that a run costs
+            the same on a slow machine.
+        hand_over: :func:`embedded`, unless another is given.
+    """
     hand_over = hand_over or embedded(world)
-    load = Load(world, {user(number): [] for number in range(users)})
+    load = Load(world, {user(number): [] for number in range(users)}, asked=asyncio.Semaphore(0) if pace_s is None else None)
     ended = asyncio.Event()
+
+    async def may_talk(wait_s: float) -> bool:
+        """False: it is over."""
+        with suppress(TimeoutError):
+            if load.asked is None:
+                await asyncio.wait_for(ended.wait(), wait_s)
+            else:
+                either = [asyncio.create_task(load.asked.acquire()), asyncio.create_task(ended.wait())]
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                for one in either:
+                    one.cancel()
+        return not ended.is_set()
 
     async def talk(scope: Scope, first_after_s: float) -> None:
         wait_s = first_after_s
         for number in itertools.count(1):
-            with suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), wait_s)
-            if ended.is_set():
+            if not await may_talk(wait_s):
                 return
-            wait_s = pace_s
+            wait_s = pace_s or 0.0
             at = datetime.now(UTC)
             load.handed[scope].append(Handed(number, at, await hand_over(scope, spoken(number, at))))
 
     async with asyncio.TaskGroup() as talking:
         for place, scope in enumerate(load.handed):
-            talking.create_task(talk(scope, pace_s * place / users))
+            talking.create_task(talk(scope, (pace_s or 0.0) * place / users))
         try:
             yield load
         finally:
