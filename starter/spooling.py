@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
@@ -50,7 +51,8 @@ class Drainer:
         self._soon = asyncio.Event()
         self._appends = 0
         self._entries = 0
-        self._scopes: Counter[Scope] = Counter()
+        self._scopes: dict[Scope, Counter[datetime]] = {}
+        """Of each user the times of what waits: what names an entry among those of its user."""
         self._waiting = False
 
     def holds(self, scope: Scope) -> bool:
@@ -61,16 +63,23 @@ class Drainer:
         """Raises MemoryUnavailable: the spool did not take it."""
         self._appends += 1
         # Before the first await: a turn that comes next must find its user here and queue behind.
-        self._scopes[entry.scope] += 1
+        self._scopes.setdefault(entry.scope, Counter())[entry.spooled_at] += 1
         try:
             await self._in_thread(lambda: self._append(entry))
         except BaseException:
-            self._scopes[entry.scope] -= 1
-            if self._scopes[entry.scope] <= 0:
-                del self._scopes[entry.scope]
+            self._settled(entry)
             raise
         self._waiting = True
         self._in_background()
+
+    def _settled(self, entry: SpoolEntry) -> None:
+        """It waits no more. A user of whom nothing waits is free at once: while many talk, the spool may never be seen empty."""
+        waiting = self._scopes.get(entry.scope)
+        if waiting is None or not waiting[entry.spooled_at]:
+            return  # another process spooled it
+        waiting[entry.spooled_at] -= 1
+        if not waiting.total():
+            del self._scopes[entry.scope]
 
     def _append(self, entry: SpoolEntry) -> None:
         self.spool.append(entry, wait_s=LOCK_WAIT_S)
@@ -151,6 +160,8 @@ class Drainer:
                         break
                     total = replace(total, **{what: getattr(total, what) + 1})
                     claim.advance(line)
+                    if line.entry is not None:
+                        self._settled(line.entry)
                 await asyncio.gather(*(self._wake(scope, ids) for scope, ids in woken.items() if ids))
         finally:
             left = await asyncio.shield(self._in_thread(lambda: self._close(claim)))
