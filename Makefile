@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null)
 TEST_PROCESSES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test dev lint format bench load scale eval replay histories crash endurance fuzz pictures image-steps llamacpp lock clean setup setup-dev
+.PHONY: help demo test dev lint format bench load scale eval replay histories crash endurance fuzz pictures dashboards image-steps llamacpp lock clean setup setup-dev
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -65,6 +65,9 @@ pictures: setup-dev ## the pictures of the pages in docs/img; needs Chromium
 
 image-steps: setup-dev ## the steps of deploy/Dockerfile in a clean environment, packages from the registry; some minutes
 	$(BIN)/python -m pytest tests/deploy/install_image.py $(ARGS)
+
+dashboards: setup-dev ## each outage before a real Prometheus: its alert fires and ends; pictures of both dashboards; needs prometheus
+	$(BIN)/python -m pytest -s --timeout 1500 tests/deploy/outages_seen.py $(ARGS)
 
 llamacpp: setup-dev ## optional: the pipeline's invariants against a small real model
 	$(BIN)/python -m tests.llamacpp.install
