@@ -283,6 +283,29 @@ async def test_metrics_of_temporal_s_sdk_are_those_of_a_real_scrape(temporal_ser
                     assert label in labels.get(name, {label}), f"{where}: {name} has no label {label}"
 
 
+def shown_queries() -> set[str]:
+    """What RUNBOOK and docs/operate.md give to ``--query``, ``--where`` and the Web UI's filter."""
+    found = set[str]()
+    for page in (RUNBOOK, OPERATE):
+        text = page.read_text("utf-8")
+        found |= set(re.findall(r"--(?:query|where) '([^']+)'", text))
+        found |= {
+            line for block in re.findall(r"```text\n(.*?)```", text, re.DOTALL) for line in block.splitlines() if " = " in line
+        }
+    return found
+
+
+async def test_every_query_is_one_that_temporal_takes(temporal_server: TemporalServer) -> None:
+    client = await Client.connect(temporal_server.address)
+    queries = shown_queries()
+    assert len(queries) > 10
+    for query in queries:
+        try:
+            await client.count_workflows(query)
+        except RPCError as error:
+            pytest.fail(f"{query}: {error.message}")
+
+
 async def reported(client: Client, workflow_id: str) -> bool:
     query = re.search(r"'(TemporalReportedProblems = [^']+?)'", RUNBOOK.read_text("utf-8"))
     assert query, "the RUNBOOK finds stuck runs"
