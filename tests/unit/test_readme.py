@@ -25,7 +25,7 @@ from starter.views import LoadReason, ReceiptStatus
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), ROOT / "deploy/README.md"]
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "deploy").glob("*.md"))]
 TEXT = README.read_text("utf-8")
 MAX_PICTURE_BYTES = 300 * 1024
 
