@@ -240,7 +240,7 @@ class _Doctor:
         except MemoryUnavailable as error:
             advice = "is the server running? Check AFTERTURN_DATABASE_URL" if kind == "PostgreSQL" else "see who else uses the file"
             raise _Wrong(error.message, advice) from None
-        return f"{kind}, at the schema of this version"
+        return f"{kind}, at a schema that serves this version"
 
     async def object_store(self) -> str:
         store = MinioObjectStore.from_settings(self._settings)

@@ -205,6 +205,7 @@ def migrate(
     as_json: JsonOption = False,
 ) -> None:
     """Bring the database to this version's schema. Safe to repeat; needed before the first start and after an update."""
+    from memory.stores.migrations import head
     from memory.stores.migrations import migrate as migrate_database
 
     settings = state_of(ctx).settings()
@@ -214,7 +215,8 @@ def migrate(
             step("bringing the database to its schema")
             report["schema"] = migrate_database(settings.sqlalchemy_url)
         if not as_json:
-            write(f"the database is at schema {report['schema']}\n")
+            newer = "" if report["schema"] == head() else ", of a newer afterturn; it serves this one too and is left as it is"
+            write(f"the database is at schema {report['schema']}{newer}\n")
     if temporal or attributes or schedules:
         with steps(stderr()) as step:
             step("setting up search attributes and the schedules")

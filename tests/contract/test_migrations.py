@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, inspect, text
 
 from memory.model.errors import InvalidSettings, StoreUnavailable
+from memory.settings import Settings
+from memory.stores import migrations
 from memory.stores.migrations import check_schema, config, head, migrate
+from memory.stores.tables import build_tables
 from memory.stores.tables.engine import WRITE_OPTION, database_url, make_engine
 from memory.stores.tables.rows import METADATA
 
@@ -114,6 +118,87 @@ def test_behind_and_ahead(empty_url: str) -> None:
     execute(empty_url, "DELETE FROM alembic_version")
     with pytest.raises(InvalidSettings, match=rf"at schema none, this version needs {head()}: run `afterturn migrate`"):
         check_schema(empty_url)
+
+
+@pytest.fixture
+def newer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """``newer("0006", None)``: the code of a later version, with two more migrations that say this of earlier code; ``newer()``: of
+    this one."""
+    ours = Path(migrations.__file__).parent
+
+    def use(*says: str | None) -> None:
+        theirs = tmp_path / f"later-{'-'.join(map(str, says))}"
+        shutil.copytree(ours, theirs, dirs_exist_ok=True)
+        before = "0006"
+        for number, oldest in enumerate(says, start=7):
+            said = "" if oldest is None else f"oldest_code = {oldest!r}\n"
+            adds = f"    op.execute('CREATE TABLE later_{number} (x INTEGER)')"
+            (theirs / "versions" / f"000{number}_later.py").write_text(
+                f"from alembic import op\nrevision = '000{number}'\ndown_revision = '{before}'\n{said}def upgrade():\n{adds}\n"
+            )
+            before = f"000{number}"
+        monkeypatch.setattr(migrations, "__file__", str(theirs / "__init__.py"))
+        for cached in (migrations.head, migrations.oldest_code, migrations._order):  # pyright: ignore[reportPrivateUsage]
+            cached.cache_clear()
+
+    yield use  # type: ignore[misc]
+    monkeypatch.undo()
+    use()
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    ("says", "serves"),
+    [
+        (("0006",), True),
+        (("0006", "0006"), True),
+        (("0006", "0007"), False),
+        (("0007", "0006"), False),  # the second one speaks for itself alone
+        ((None,), False),
+        (("0006", None), False),
+    ],
+)
+async def test_a_newer_schema_says_whether_this_version_may_run_on_it(
+    empty_url: str, newer: Callable[..., None], says: tuple[str | None, ...], serves: bool
+) -> None:
+    migrate(empty_url)
+    newer(*says)
+    with pytest.raises(InvalidSettings, match=r"at schema 0006, this version needs 000[78]: run `afterturn migrate`"):
+        check_schema(empty_url)
+    assert migrate(empty_url) == migrate(empty_url) == f"000{6 + len(says)}"
+
+    newer()  # the version before comes back
+    assert head() == "0006"
+    if serves:
+        check_schema(empty_url)
+        assert migrate(empty_url) == f"000{6 + len(says)}", "its job of migration has nothing to do, and says so"
+        tables = build_tables(Settings(database_url=empty_url, _env_file=None))  # type: ignore[call-arg]
+        await tables.log.ping()
+        await tables.aclose()
+        assert execute(empty_url, "SELECT count(*) FROM later_7") == 0
+    else:
+        for call in (check_schema, migrate):
+            with pytest.raises(InvalidSettings, match="which a newer afterturn made: update afterturn"):
+                call(empty_url)
+
+
+def test_a_version_that_serves_nobody_else_takes_back_what_an_earlier_one_said(empty_url: str, newer: Callable[..., None]) -> None:
+    newer("0006")
+    migrate(empty_url)
+    assert execute(empty_url, "SELECT oldest FROM schema_support") == "0006"
+    newer("0006", None)
+    migrate(empty_url)
+    assert execute(empty_url, "SELECT count(*) FROM schema_support") == 0
+
+
+def test_every_migration_says_which_code_may_run_on_it() -> None:
+    order = migrations._order()  # pyright: ignore[reportPrivateUsage]
+    for path in sorted((Path(migrations.__file__).parent / "versions").glob("[0-9]*.py")):
+        revision = path.name[:4]
+        if revision > "0005":
+            said = [line for line in path.read_text().splitlines() if line.startswith("oldest_code = ")]
+            assert len(said) == 1, f"{path.name}: see memory/stores/migrations"
+            assert said[0].partition('"')[2].rstrip('"') in order[: order.index(revision) + 1]
 
 
 def test_a_failed_migration_leaves_nothing_half_done(empty_url: str) -> None:

@@ -1,7 +1,8 @@
 """The schema of the database and its versions (Alembic), run by command and checked at start.
 
 A change of :mod:`memory.stores.tables.rows` needs a new file in ``versions``; ``python -m memory.stores.migrations "what changes"``
-drafts one.
+drafts one. Each says in ``oldest_code`` which earlier code can work with what it leaves (without a word: none), and the database is
+told: so code that knows nothing of a newer schema learns from the database whether it may go on, which a roll-back needs.
 """
 
 from __future__ import annotations
@@ -25,15 +26,17 @@ _LOCK_KEY = 0x61667465
 """PostgreSQL advisory lock; any number that no one else uses."""
 
 _VERSION = text("SELECT version_num FROM alembic_version")
+_OLDEST = text("SELECT oldest FROM schema_support")
 
 
 def migrate(url: str) -> str:
     """Bring the database to the schema of this version; creates a SQLite file and its folder. Returns the version.
 
-    All or nothing in one transaction. Several at once wait for each other; a database that is there already is left as it is.
+    All or nothing in one transaction. Several at once wait for each other; a database that is there already, or at a newer schema
+    that serves this version too, is left as it is.
 
     Raises:
-        InvalidSettings: not a URL of a supported database, or the database was made by a newer afterturn.
+        InvalidSettings: not a URL of a supported database, or a newer afterturn made it such that this one cannot use it.
         StoreUnavailable: it cannot be reached, or another migration takes longer than a minute.
     """
     parsed = database_url(url)
@@ -50,8 +53,7 @@ def migrate(url: str) -> str:
             if path is None:
                 connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_WAIT_S:g}s'"))
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
-            upgrade(connection)
-        return head()
+            return upgrade(connection)
     except DRIVER_FAULTS as error:
         problem = translate(parsed, error)
     finally:
@@ -59,14 +61,21 @@ def migrate(url: str) -> str:
     raise problem
 
 
-def upgrade(connection: Connection) -> None:
-    """Run what is missing on this connection, inside its transaction."""
-    _refuse_newer(_version(connection))
+def upgrade(connection: Connection) -> str:
+    """Run what is missing on this connection, inside its transaction. Returns the version. Raises InvalidSettings."""
+    found = _version(connection)
+    if found is not None and found not in _order():
+        _check_newer(connection, found)
+        return found
     command.upgrade(config(connection), "head")
+    connection.execute(text("DELETE FROM schema_support"))
+    if oldest_code() != head():
+        connection.execute(text("INSERT INTO schema_support (oldest) VALUES (:oldest)"), {"oldest": oldest_code()})
+    return head()
 
 
 def check_schema(url: str) -> None:
-    """Creates nothing. Raises InvalidSettings when the database is not at this version, StoreUnavailable when it is away."""
+    """Creates nothing. Raises InvalidSettings when the schema does not serve this version, StoreUnavailable when it is away."""
     parsed = database_url(url)
     path = sqlite_file(parsed)
     if path is not None and not path.exists():
@@ -85,16 +94,21 @@ def check_schema(url: str) -> None:
 
 
 def check_version(connection: Connection, url: URL) -> None:
-    """Raises InvalidSettings when the schema behind this connection is not that of this version."""
+    """Raises InvalidSettings when the schema behind this connection is older than this version's, or newer and not made for it."""
     found = connection.execute(_VERSION).scalar()
     if found == head():
         return
-    _refuse_newer(found)
-    raise InvalidSettings(f"the database is at schema {found or 'none'}, this version needs {head()}: {MIGRATE}")
+    if found is None or found in _order():
+        raise InvalidSettings(f"the database is at schema {found or 'none'}, this version needs {head()}: {MIGRATE}")
+    _check_newer(connection, found)
 
 
-def _refuse_newer(found: str | None) -> None:
-    if found is not None and found not in _known():
+def _check_newer(connection: Connection, found: str) -> None:
+    """The newer code has left word whether code of our schema may run on its own. Raises InvalidSettings."""
+    supported = connection.dialect.has_table(connection, "schema_support")
+    oldest = connection.execute(_OLDEST).scalar() if supported else None
+    # History is one line: who knows the oldest one is at it or behind it.
+    if oldest is None or oldest not in _order():
         raise InvalidSettings(
             f"the database has schema {found}, which a newer afterturn made: update afterturn, or use that database with the "
             "version that made it"
@@ -125,5 +139,13 @@ def head() -> str:
 
 
 @cache
-def _known() -> frozenset[str]:
-    return frozenset(script.revision for script in ScriptDirectory.from_config(config()).walk_revisions())
+def oldest_code() -> str:
+    """The oldest schema whose code may run on that of this version: each migration speaks for itself, the strictest counts."""
+    scripts = ScriptDirectory.from_config(config()).walk_revisions()
+    return max((getattr(script.module, "oldest_code", script.revision) for script in scripts), key=_order().index)
+
+
+@cache
+def _order() -> tuple[str, ...]:
+    """The schemas that this version knows, oldest first."""
+    return tuple(script.revision for script in ScriptDirectory.from_config(config()).walk_revisions())[::-1]

@@ -101,8 +101,17 @@ class ProcessRow(Row, table=True):
     seen_at: datetime = Field(sa_type=UtcDateTime)
 
 
+class SchemaSupportRow(Row, table=True):
+    """One row at most: the oldest schema whose code may run on this one. None: only the code of this very schema."""
+
+    __tablename__ = "schema_support"  # pyright: ignore[reportAssignmentType]
+
+    oldest: str = Field(primary_key=True, sa_type=Text)
+
+
 ERASURES = METADATA.tables["erasures"]
 ERASED_USERS = METADATA.tables["erased_users"]
 SERVICE_TOKENS = METADATA.tables["service_tokens"]
 NOTICES = METADATA.tables["notices"]
 PROCESSES = METADATA.tables["processes"]
+SCHEMA_SUPPORT = METADATA.tables["schema_support"]
