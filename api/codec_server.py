@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -40,9 +40,15 @@ NAME: Final = "the codec server"
 MAX_BODY_BYTES: Final = 32 * 1024 * 1024
 """A page of a history: Temporal allows 50 MB for the whole of one, 2 MiB for one payload, and base64 adds a third."""
 MAX_PAYLOADS: Final = 20_000
-AT_ONCE: Final = 64
+AT_ONCE: Final = 256
+"""Connections, idle ones too."""
 LARGE_BYTES: Final = 256 * 1024
 """Beyond this a body is worked on in a thread, so that others are answered meanwhile."""
+LARGE_AT_ONCE: Final = 4
+"""A large one takes ten times its bytes while it is worked on; the others wait."""
+BODY_WITHIN_S: Final = 20.0
+_PART: Final = 100
+"""So many payloads, then others are answered."""
 
 _log = structlog.get_logger("afterturn.codec")
 
@@ -74,6 +80,8 @@ def codec_app(codec: PayloadCodec, *, origins: Sequence[str], hosts: Sequence[st
         operators: None: nobody is asked for a token.
     """
 
+    large_ones = asyncio.Semaphore(LARGE_AT_ONCE)
+
     async def answer(request: Request) -> Response:
         if hosts and (request.url.hostname or "") not in hosts:
             raise ApiError(421, "misdirected-request", f"ask for one of: {', '.join(hosts)}")
@@ -86,11 +94,12 @@ def codec_app(codec: PayloadCodec, *, origins: Sequence[str], hosts: Sequence[st
             # What a browser sends without asking first is never this.
             raise ApiError(415, "unsupported-media-type", "send the payloads as application/json")
         decoding = request.url.path.endswith("/decode")
-        body = await _body(request)
-        given = await _read(body)
-        made = await _decoded(codec, given) if decoding else Payloads(payloads=await codec.encode(given.payloads))
-        _log.info("codec", operation="decode" if decoding else "encode", payloads=len(given.payloads))
-        return Response(await _written(made, large=len(body) > LARGE_BYTES), media_type="application/json")
+        async with nullcontext() if _is_small(request) else large_ones:
+            body = await _body(request)
+            given = await _read(body)
+            made = await (_decoded if decoding else _encoded)(codec, given)
+            _log.info("codec", operation="decode" if decoding else "encode", payloads=len(given.payloads))
+            return Response(await _written(made, large=len(body) > LARGE_BYTES), media_type="application/json")
 
     async def health(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -115,12 +124,22 @@ def codec_app(codec: PayloadCodec, *, origins: Sequence[str], hosts: Sequence[st
     )
 
 
+def _is_small(request: Request) -> bool:
+    """By its own word, which the server holds it to."""
+    declared = request.headers.get("content-length", "")
+    return declared.isdecimal() and len(declared) < 10 and int(declared) <= LARGE_BYTES
+
+
 async def _body(request: Request) -> bytes:
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise ApiError(413, "too-large", f"at most {MAX_BODY_BYTES} bytes are accepted")
+    try:
+        async with asyncio.timeout(BODY_WITHIN_S):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_BODY_BYTES:
+                    raise ApiError(413, "too-large", f"at most {MAX_BODY_BYTES} bytes are accepted")
+    except TimeoutError:
+        raise ApiError(408, "too-slow", f"the body did not come within {BODY_WITHIN_S:g} s") from None
     return bytes(body)
 
 
@@ -141,11 +160,21 @@ async def _written(payloads: Payloads, *, large: bool) -> str:
     return await asyncio.to_thread(json_format.MessageToJson, payloads) if large else json_format.MessageToJson(payloads)
 
 
+async def _encoded(codec: PayloadCodec, given: Payloads) -> Payloads:
+    made: list[Payload] = []
+    for start in range(0, len(given.payloads), _PART):
+        made += await codec.encode(given.payloads[start : start + _PART])
+        await asyncio.sleep(0)
+    return Payloads(payloads=made)
+
+
 async def _decoded(codec: PayloadCodec, given: Payloads) -> Payloads:
     """One that cannot be decrypted stays as it is and does not hide the others. Raises InvalidSettings: none can."""
     made: list[Payload] = []
     encrypted, failed, why = 0, 0, ""
-    for payload in given.payloads:
+    for place, payload in enumerate(given.payloads):
+        if place % _PART == 0:
+            await asyncio.sleep(0)
         encrypted += payload.metadata.get("encoding") == ENCODING.encode()
         try:
             made += await codec.decode([payload])

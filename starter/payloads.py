@@ -30,7 +30,7 @@ from temporalio.converter import (
     PayloadCodec,
 )
 
-from memory.model.errors import InvalidSettings
+from memory.model.errors import UnreadablePayload
 from memory.model.payload_key import PayloadKey, payload_keys
 from memory.settings import Settings
 
@@ -58,7 +58,7 @@ class AesPayloadCodec(PayloadCodec):
         return [self._encrypted(payload) for payload in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Raises InvalidSettings: a key is missing here, or a payload is not what one of our keys has encrypted."""
+        """Raises UnreadablePayload: a key is missing here, or a payload is not what one of our keys has encrypted."""
         return [self._decrypted(payload) for payload in payloads]
 
     def _encrypted(self, payload: Payload) -> Payload:
@@ -82,17 +82,17 @@ class AesPayloadCodec(PayloadCodec):
         cipher = payload.metadata.get(_CIPHER_NAME, b"").decode("ascii", "replace")
         key = self._keys.get(key_id)
         if cipher != CIPHER:
-            raise InvalidSettings(f"a payload is encrypted by another program: {ascii(cipher)[:40]} is not {CIPHER}")
+            raise UnreadablePayload(f"a payload is encrypted by another program: {ascii(cipher)[:40]} is not {CIPHER}")
         if key is None:
-            raise InvalidSettings(f"the key {ascii(key_id)[:80]} of a payload is not among those of AFTERTURN_PAYLOAD_KEYS here")
+            raise UnreadablePayload(f"the key {ascii(key_id)[:80]} of a payload is not among those of AFTERTURN_PAYLOAD_KEYS here")
         nonce, sealed = payload.data[:_NONCE_BYTES], payload.data[_NONCE_BYTES:]
         damaged = f"a payload was changed, or its key {ascii(key_id)[:80]} is another one here"
         if len(sealed) < _TAG_BYTES:
-            raise InvalidSettings(damaged)
+            raise UnreadablePayload(damaged)
         try:
             return Payload.FromString(_cipher(key, nonce).decrypt(nonce[_DERIVING_BYTES:], sealed, _authenticated(key_id)))
         except (InvalidTag, DecodeError):
-            raise InvalidSettings(damaged) from None
+            raise UnreadablePayload(damaged) from None
 
 
 def _cipher(key: PayloadKey, nonce: bytes) -> AESGCM:
@@ -121,7 +121,7 @@ class _UnreadableWithoutKeys(EncodingPayloadConverter):
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
         key_id = payload.metadata.get(KEY_ID, b"?").decode("ascii", "replace")
-        raise InvalidSettings(
+        raise UnreadablePayload(
             f"this run's payloads are encrypted (key {ascii(key_id)[:80]}): set AFTERTURN_PAYLOAD_KEYS here as its workers have it"
         )
 

@@ -14,8 +14,9 @@ with workflow.unsafe.imports_passed_through():
 
 STEP_FAILED = (ActivityError, ApplicationError, TimeoutError)
 """What ended a local activity arrives bare, what ended a regular one wrapped."""
-AWAY = frozenset({"StoreUnavailable"})
-AWAY_OR_HANGING = frozenset({"StoreUnavailable", "TimeoutError"})
+AWAY = frozenset({"StoreUnavailable", "UnreadablePayload"})
+"""Also a worker that has not got the key of a payload yet: it gets it, or another worker takes the step."""
+AWAY_OR_HANGING = AWAY | {"TimeoutError"}
 """For steps that only touch a store: one that did not answer in time is as good as away."""
 MODEL_AWAY = frozenset({"ModelUnavailable", "ModelRateLimited", "ModelTimedOut"})
 """What passes by itself, unlike a rejected request or a reply that cannot be used."""
@@ -81,6 +82,8 @@ def error_type(error: BaseException) -> str:
     """The type's name of what ended a step."""
     cause = error.cause if isinstance(error, ActivityError) else error
     if isinstance(cause, ApplicationError):
+        if cause.type is None and isinstance(cause.cause, ApplicationError):
+            cause = cause.cause  # the SDK's own: an argument that could not be read, and why
         return cause.type or "Unexpected"
     if isinstance(cause, CancelledError):
         return "Cancelled"

@@ -5,6 +5,7 @@
     │   ├── UnreadableProfile   the stored file is too large to be a profile; says the ways out
     │   └── LoopEnded           a knowledge loop that has ended cannot be steered any more
     ├── InvalidSettings         a setting is unknown or wrong; names it
+    │   └── UnreadablePayload   what Temporal stores is encrypted with a key that this process has not got
     ├── NotPermitted            the caller may not do this
     │   ├── SpendCapReached     the user's model tokens of today are spent
     │   └── BeingForgotten      everything of this user is being deleted; nothing new is taken meanwhile
@@ -56,6 +57,10 @@ class LoopEnded(InvalidInput):
 
 class InvalidSettings(AfterturnError):
     """A setting is unknown or has a wrong value; the message names it."""
+
+
+class UnreadablePayload(InvalidSettings):
+    """What Temporal stores is encrypted with a key that this process has not got, or was changed. Names the key."""
 
 
 class NotPermitted(AfterturnError):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -14,7 +15,7 @@ from google.protobuf import json_format
 from pydantic import SecretStr
 from temporalio.api.common.v1 import Payload, Payloads
 
-from api.codec_server import MAX_BODY_BYTES, codec_for, origin_of, web_ui_origins
+from api.codec_server import LARGE_AT_ONCE, MAX_BODY_BYTES, codec_for, origin_of, web_ui_origins
 from memory.model.errors import InvalidSettings
 from memory.settings import Settings, load_settings
 from memory.stores.http_server import serving
@@ -117,6 +118,23 @@ async def test_what_is_no_list_of_payloads_is_refused() -> None:
         assert large.status_code == 413
         many = b'{"payloads": [' + b",".join([b"{}"] * 20_001) + b"]}"
         assert (await http.post("/decode", content=many, headers={"Content-Type": "application/json"})).status_code == 413
+
+
+async def test_bodies_that_dawdle_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.codec_server.BODY_WITHIN_S", 0.5)
+    head = b"POST /decode HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9999999\r\n\r\n{"
+    async with served(settings()) as http, AsyncExitStack() as stack:
+        slow: list[asyncio.StreamReader] = []
+        for _ in range(LARGE_AT_ONCE + 2):
+            reader, writer = await asyncio.open_connection("127.0.0.1", http.base_url.port)
+            stack.callback(writer.close)
+            writer.write(head)
+            slow.append(reader)
+        assert values(await http.post("/decode", json=body(await stored("one")))) == ["one"]
+        large = await http.post("/decode", json=body(*[await stored("x" * 5_000)] * 60))
+        assert len(values(large)) == 60, "has waited until the first ones were given up"
+        for reader in slow:
+            assert b"408" in await asyncio.wait_for(reader.readline(), 30)
 
 
 async def test_beyond_this_machine_only_operators_decode() -> None:

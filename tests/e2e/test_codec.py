@@ -20,6 +20,8 @@ from temporalio.api.common.v1 import Payload, SearchAttributes
 from temporalio.api.history.v1 import MarkerRecordedEventAttributes
 from temporalio.client import WorkflowHistory
 
+from activities import build_activities
+from memory.model.names import MODEL_TASK_QUEUE, TASK_QUEUE
 from memory.model.scope import Scope
 from memory.model.turn import Outcome
 from memory.ports import ChatReply, ChatRequest
@@ -33,6 +35,7 @@ from tests.e2e.command import command, environment
 from tests.support.models import ScriptedModel, profile_text
 from tests.support.stack import GENEROUS, Stack, running_stack
 from tests.support.waiting import until
+from worker import build_workers
 
 OLD = "2025:" + base64.b64encode(b"o" * 32).decode()
 NEW = "2026:" + base64.b64encode(b"n" * 32).decode()
@@ -153,6 +156,30 @@ async def test_keys_are_introduced_and_changed_under_an_open_run(keyed: KeyedSta
         assert turn.outcome is Outcome.UPDATED
         assert "Globex" in (await stack.profile(user)).body
         assert key_ids(await history_of(stack, user.post_answer_workflow_id)) == {None, "2025", "2026"}
+
+
+async def test_turns_wait_while_the_only_worker_of_models_has_not_got_the_key_yet(keyed: KeyedStack) -> None:
+    """The first key is introduced in the wrong order: nobody has to run these turns again."""
+    async with keyed(NEW, model=ScriptedModel({"gate": "UPDATE", "consolidate": REWRITE}), workers=False) as stack:
+        user = stack.user()
+        (workflows,) = build_workers(stack.client, stack.settings, build_activities(stack.parts), (TASK_QUEUE,))
+        blind = await connect(
+            stack.settings.model_copy(update={"payload_keys": None}), address=stack.client.service_client.config.target_host
+        )
+        (without,) = build_workers(blind, stack.settings, build_activities(stack.parts), (MODEL_TASK_QUEUE,))
+        (models,) = build_workers(stack.client, stack.settings, build_activities(stack.parts), (MODEL_TASK_QUEUE,))
+        async with workflows:
+            async with without:
+                await stack.say(user, "I am Ann, at Globex.")
+
+                async def waits() -> bool:
+                    return "waiting_for_store" in str((await stack.memory.status(user)).stage)
+
+                await until(waits, within_s=60)
+            async with models:
+                await stack.settle(user)
+        (turn,) = (await stack.ledger(user)).values()
+        assert (turn.outcome, turn.flags) == (Outcome.UPDATED, ())
 
 
 async def test_the_command_temporal_reads_payloads_through_the_codec_server(keyed: KeyedStack, tmp_path: Path) -> None:
