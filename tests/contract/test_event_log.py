@@ -7,6 +7,7 @@ import itertools
 import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,10 +16,10 @@ from sqlalchemy import func, select
 from memory.model.errors import InvalidInput, InvalidSettings, StoreUnavailable
 from memory.model.scope import Scope
 from memory.model.turn import MAX_MESSAGE_BYTES, Outcome, Turn
-from memory.ports import TurnResult
+from memory.ports import TurnResult, Waiting
 from memory.stores.tables import Tables, build_tables
 from memory.stores.tables.rows import EVENTS, TURNS
-from memory.stores.tables.statements import PENDING
+from memory.stores.tables.statements import PENDING, WAITING
 
 NOW = datetime(2026, 6, 17, 12, 0, 0, 123456, tzinfo=UTC)
 ANN = Scope.of("acme", "ann")
@@ -439,6 +440,13 @@ class TestOperators:
         ]
         assert len(await tables.log.backlog(recorded_before=NOW + timedelta(seconds=31), limit=2)) == 2
         assert await tables.log.backlog(recorded_before=NOW, limit=10) == []
+        assert await tables.log.waiting(limit=10) == Waiting(4, NOW + timedelta(seconds=1))
+        assert (await tables.log.waiting(limit=2)).turns == 2
+
+    async def test_nobody_waits(self, tables: Tables) -> None:
+        assert await tables.log.waiting(limit=10) == Waiting(0, None)
+        with pytest.raises(InvalidInput, match="limit"):
+            await tables.log.waiting(limit=0)
 
     async def test_summaries_are_newest_first_and_filtered(self, tables: Tables) -> None:
         zed = Scope.of("zeta", "z")
@@ -470,17 +478,18 @@ class TestOperators:
         binds = {"b_tenant": "acme", "b_user": "ann", "b_limit": 1}
         explain = "EXPLAIN QUERY PLAN " if tables.database.is_sqlite else "EXPLAIN "
 
-        def work(connection: Any) -> str:
+        def work(statement: Any, connection: Any) -> str:
             if not tables.database.is_sqlite:
                 connection.exec_driver_sql("SET enable_seqscan = off")
                 connection.exec_driver_sql("SET enable_sort = off")
-            compiled = PENDING.compile(dialect=connection.dialect)
+            compiled = statement.compile(dialect=connection.dialect)
             parameters = {**compiled.params, **binds}
             values = parameters if not compiled.positiontup else tuple(parameters[name] for name in compiled.positiontup)
             plan = connection.exec_driver_sql(explain + str(compiled), values).all()
             return "\n".join(str(row) for row in plan)
 
-        assert "ix_turns_pending" in await tables.database.write(work)
+        for statement in (PENDING, WAITING):
+            assert "ix_turns_pending" in await tables.database.write(partial(work, statement))
 
     async def test_ping(self, tables: Tables) -> None:
         await tables.log.ping()

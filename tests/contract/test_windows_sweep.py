@@ -19,7 +19,7 @@ from memory.model.window import Extraction, Window, WindowState
 from memory.ports import DueUser, TurnResult, WindowResult
 from memory.stores.tables import Tables, build_tables
 from memory.stores.tables.rows import USER_COUNTERS
-from memory.stores.tables.window_sweep import DUE_BY_FLUSH, DUE_BY_SIZE, DUE_BY_WINDOW
+from memory.stores.tables.window_sweep import DUE_BY_FLUSH, DUE_BY_SIZE, DUE_BY_WINDOW, FAILED
 
 NOW = datetime(2026, 6, 17, 12, 0, 0, 123456, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -105,6 +105,18 @@ class TestDue:
         with pytest.raises(InvalidInput, match="limit"):
             await tables.windows.due(size=SIZE, limit=0)
 
+    async def test_windows_that_are_not_well_are_counted_until_they_are(self, tables: Tables) -> None:
+        assert await tables.windows.failed(limit=10) == 0
+        for scope, state in ((ANN, WindowState.FAILED), (BOB, WindowState.PARTIAL), (CLEO, WindowState.DONE)):
+            await record(tables, scope, SIZE)
+            await consume(tables, scope, 1, SIZE, WindowResult(state))
+        assert await tables.windows.failed(limit=10) == 2
+        assert await tables.windows.failed(limit=1) == 1
+        await tables.windows.reopen(scope=ANN, limit=10)
+        assert await tables.windows.failed(limit=10) == 1
+        with pytest.raises(InvalidInput, match="limit"):
+            await tables.windows.failed(limit=0)
+
     async def test_the_questions_of_every_sweep_use_their_indexes(self, tables: Tables) -> None:
         quiet = [
             {"tenant": "acme", "user_id": f"quiet{n}", "last_seq": 100, "last_ordinal": 0, "consolidated_seq": 100}
@@ -126,6 +138,7 @@ class TestDue:
             (DUE_BY_SIZE, "ix_user_counters_waiting"),
             (DUE_BY_FLUSH, "ix_user_counters_flushed"),
             (DUE_BY_WINDOW, "ix_windows_planned"),
+            (FAILED, "ix_windows_unhappy"),
         ):
             assert index in await tables.database.write(lambda c, statement=statement: plan_of(c, statement))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from memory.model.metrics import METRICS, Kind, Process
 from memory.model.names import SWEEP_WORKFLOW, TASK_QUEUE
@@ -35,6 +36,8 @@ from tests.support.fleet import (
     world_settings,
 )
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.timeout(240)
 
 USER = Scope.of("acme", "walrus")
 SAID = "The kolibri7431 sleeps under the violet piano"
@@ -174,7 +177,7 @@ def ancestors(spans: dict[str, Span], span: Span) -> Sequence[Span]:
 
 
 def check_lines(lines: Sequence[dict[str, Any]]) -> None:
-    (notice,) = [line for line in lines if "notice updating_started" in line["event"]]
+    notice, *_ = [line for line in lines if "notice updating_started" in line["event"]]
     assert notice["activity"] == "send_notice"
     assert notice["workflow_id"] == "post-answer/acme/walrus"
     assert notice["trace_id"] == TRACE

@@ -119,13 +119,13 @@ def due(connection: Connection, size: int, limit: int) -> Sequence[DueUser]:
 
 # ----------------------------------------------------------------------------------------------------------------- failed
 
-_FAILED = select(func.count()).select_from(
+FAILED = select(func.count()).select_from(
     select(literal(1)).select_from(WINDOWS).where(IS_UNHAPPY).limit(bindparam("b_limit")).subquery("some")
 )
 
 
 def failed(connection: Connection, limit: int) -> int:
-    return connection.execute(_FAILED, {"b_limit": limit}).scalar_one()
+    return connection.execute(FAILED, {"b_limit": limit}).scalar_one()
 
 
 # ------------------------------------------------------------------------------------------------------------------ users
