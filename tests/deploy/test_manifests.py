@@ -196,6 +196,13 @@ def test_probes_ask_at_ports_that_are_listened_to(built: Manifests) -> None:
         assert pod_of(workload)["spec"]["terminationGracePeriodSeconds"] == grace + 15 + pause
 
 
+def test_a_database_is_ready_when_it_listens_to_others() -> None:
+    """The server that PostgreSQL's image starts for its set-up answers at the socket, and would be taken for the real one."""
+    asked = [value for key, value in walk(list(Manifests("overlays/local").objects)) if key == "command" and "pg_isready" in value]
+    assert asked
+    assert all("--host=127.0.0.1" in command for command in asked)
+
+
 def test_every_process_accepts_its_environment(built: Manifests, monkeypatch: pytest.MonkeyPatch) -> None:
     for workload in built.workloads():
         given = given_env(built, workload)

@@ -128,5 +128,14 @@ def test_what_is_open_to_the_internet_is_not_open_to_the_cluster_or_to_the_metad
                     assert any(address in ip_network(hole) for hole in block["except"]), (each["metadata"]["name"], address)
 
 
+def test_names_are_resolved_by_the_cluster_or_by_the_cache_of_the_node(built: Manifests) -> None:
+    (rule,) = policy(built, "dns")["egress"]
+    assert sorted((port["protocol"], port["port"]) for port in rule["ports"]) == [("TCP", 53), ("UDP", 53)]
+    pods = [to for to in rule["to"] if "podSelector" in to]
+    assert [to["namespaceSelector"]["matchLabels"] for to in pods] == [{"kubernetes.io/metadata.name": "kube-system"}]
+    # No pod to a network plugin, so no selector finds it: the address that NodeLocal DNSCache listens at on every node.
+    assert [block["cidr"] for block in _blocks(built.one("NetworkPolicy", "dns"))] == ["169.254.20.10/32"]
+
+
 def _blocks(each: Object) -> list[dict[str, Any]]:
     return [to["ipBlock"] for rule in each["spec"].get("egress", []) for to in rule["to"] if "ipBlock" in to]
