@@ -150,7 +150,8 @@ async def ensure_search_attributes(client: Client) -> tuple[str, ...]:
         if error.status in _REFUSED:
             raise InvalidSettings(
                 f"the search attributes {', '.join(map(_typed, missing))} are missing in the namespace {client.namespace} and "
-                f"cannot be added from here ({error.status.name}); add them with `temporal operator search-attribute create`"
+                f"cannot be added from here ({error.status.name}); add them with `temporal operator search-attribute create`, "
+                "in Temporal Cloud with `tcld namespace search-attributes add`"
             ) from None
         if error.status is not RPCStatusCode.ALREADY_EXISTS:
             raise _mapped(error, "adding search attributes") from None

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from memory.model.names import SEARCH_ATTRIBUTE_TYPES
+from memory.settings import Settings
 from starter.cli.settings_table import setting_rows
 from tests.deploy.manifests import KUBERNETES, Manifests, labels_of
 from tests.unit.test_readme import ROOT, marked
@@ -26,6 +27,7 @@ OBJECTS = {
     "turn": "overlays/local",
     "taught": "overlays/local",
     "restart": "overlays/prod",
+    "codec": "overlays/prod",
     **WALKS,
 }
 KINDS = ("deployment", "statefulset", "job", "service", "externalsecret", "workerdeployment", "scaledobject")
@@ -49,7 +51,7 @@ def test_every_block_is_looked_at() -> None:
     fenced = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     free = [block for block in fenced if block not in BLOCKS.values()]
     assert all(block.startswith(("export ", "afterturn ")) for block in free), "a command of kubectl without a mark"
-    assert set(BLOCKS) == {*OBJECTS, "cluster", "search attributes"}
+    assert set(BLOCKS) == {*OBJECTS, "cluster", "monitoring", "search attributes", "search attributes cloud"}
 
 
 @pytest.mark.parametrize("block", OBJECTS)
@@ -121,6 +123,42 @@ def test_the_search_attributes_are_all_and_of_their_types() -> None:
     names = [words[at + 1] for at, word in enumerate(words) if word == "--name"]
     types = [words[at + 1] for at, word in enumerate(words) if word == "--type"]
     assert dict(zip(names, types, strict=True)) == SEARCH_ATTRIBUTE_TYPES
+    # Temporal Cloud has another command for it, and another way to name a namespace.
+    (words,) = commands("search attributes cloud")
+    assert words[:4] == ["tcld", "namespace", "search-attributes", "add"]
+    pairs = [words[at + 1].split("=") for at, word in enumerate(words) if word == "--search-attribute"]
+    assert dict(pairs) == SEARCH_ATTRIBUTE_TYPES
+    assert words[words.index("--namespace") + 1] == Manifests("overlays/prod").settings["TEMPORAL_NAMESPACE"]
+
+
+def test_rules_and_dashboards_are_put_where_the_policies_expect_prometheus() -> None:
+    (words,) = commands("monitoring")
+    assert words[:2] == ["kubectl", "apply"]
+    assert (ROOT / words[words.index("-k") + 1] / "kustomization.yaml").exists()
+    (rule,) = Manifests("overlays/prod").one("NetworkPolicy", "scrape")["spec"]["ingress"]
+    (where,) = {one["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for one in rule["from"]}
+    assert words[words.index("-n") + 1] == where
+
+
+def test_the_codec_server_runs_in_a_pod_that_there_is_at_the_port_that_is_forwarded() -> None:
+    run, forward = commands("codec")
+    api = Manifests("overlays/prod").workload("api")
+    assert api["kind"] == "StatefulSet", "its pods have names that last"
+    pod = f"{api['metadata']['name']}-0"
+    assert pod in run
+    assert f"pod/{pod}" in forward
+    port = Settings.model_fields["codec_address"].default.rpartition(":")[2]
+    assert forward[-1] == f"{port}:{port}"
+
+
+@pytest.mark.parametrize("page", ["deploy/RUNBOOK.md", "docs/changing.md", "docs/operate.md", "docs/payloads.md"])
+def test_other_pages_name_objects_of_production(page: str) -> None:
+    short = {"deploy": "deployment", "sts": "statefulset", "svc": "service"}
+    there = {f"{each['kind'].lower()}/{each['metadata']['name']}" for each in Manifests("overlays/prod").objects}
+    text = (ROOT / page).read_text("utf-8")
+    kinds = "|".join((*KINDS, *short))
+    for kind, name in re.findall(rf"\b({kinds})/(afterturn[a-z-]*[a-z])", text):
+        assert f"{short.get(kind, kind)}/{name}" in there, f"{page}: {kind}/{name}"
 
 
 def test_every_secret_is_in_the_list_of_the_page() -> None:
