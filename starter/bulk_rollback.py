@@ -29,6 +29,7 @@ from memory.model.steps import TurnRef, WriteStatus
 from memory.model.turn import Outcome
 from memory.ports import Directory, EventLog
 from memory.profiles import MAX_HISTORY, Profiles, ProfileSnapshot, VersionInfo, candidate_name
+from starter.faults import fault
 from starter.handles import Handles
 from starter.loading import root_of
 from starter.temporal import address_of, ask
@@ -154,6 +155,8 @@ class BulkRollback:
             return ProfileRepair(scope, RepairStatus.UNAVAILABLE, reason=error.message)
         except AfterturnError as error:
             return ProfileRepair(scope, RepairStatus.FAILED, reason=error.message)
+        except Exception as error:  # noqa: BLE001 - one file that nobody expected must not stop a repair of thousands
+            return ProfileRepair(scope, RepairStatus.FAILED, reason=fault(error))
 
     async def _once(self, scope: Scope, run_ids: Sequence[str], *, prompts: str | None, apply: bool, empty: bool) -> ProfileRepair:
         facts = await self._directory.facts(scope, "default")

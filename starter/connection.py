@@ -73,7 +73,10 @@ class Connection:
             client = await connect(self._settings)
             self._client, self._used = client, found
             for use in self._followers:
-                use(client)
+                try:
+                    use(client)
+                except Exception as error:  # noqa: BLE001 - a worker that has just ended, say; the others need it all the same
+                    _log.warning("temporal_connection_not_taken", error=fault(error))
             _log.info("temporal_connection_renewed")
         except AfterturnError as error:
             # A certificate and a key that do not belong together yet, say: the other file comes.

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final
 
+import structlog
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSystemInfoRequest
@@ -16,10 +17,15 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
+from starter.faults import fault
 from starter.health import Health
+
+_log = structlog.get_logger("afterturn.readiness")
 
 RPC_S: Final = 5.0
 FIRST_EVERY_S: Final = 0.25
+AGAIN_EVERY_S: Final = 2.0
+"""While it is not ready later on: a server that comes back has a whole fleet that waits for it."""
 EVERY_S: Final = 10.0
 SEEN_WITHIN_S: Final = 10.0
 """A server with several partitions of a task queue may not list a poller of another than the first: after this long a worker that
@@ -46,12 +52,16 @@ async def watching(health: Health, client: Callable[[], Client], workers: Sequen
 async def _watch(health: Health, client: Callable[[], Client], workers: Sequence[Worker]) -> None:
     begun = time.monotonic()
     while True:
-        health.connected = await _answers(client())
         patient = time.monotonic() - begun > SEEN_WITHIN_S
-        for worker in workers:
-            seen = health.polling[worker.task_queue] or patient or (health.connected and await _seen(client(), worker))
-            health.polling[worker.task_queue] = worker.is_running and seen
-        await asyncio.sleep(EVERY_S if health.ready else FIRST_EVERY_S)
+        try:
+            health.connected = await _answers(client())
+            for worker in workers:
+                seen = health.polling[worker.task_queue] or patient or (health.connected and await _seen(client(), worker))
+                health.polling[worker.task_queue] = worker.is_running and seen
+        except Exception as error:  # noqa: BLE001 - else what was found last would be said for ever
+            health.connected = False
+            _log.warning("readiness_not_known", error=fault(error))
+        await asyncio.sleep(EVERY_S if health.ready else AGAIN_EVERY_S if patient else FIRST_EVERY_S)
 
 
 async def _answers(client: Client) -> bool:
