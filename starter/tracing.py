@@ -72,11 +72,13 @@ def _foreign_provider() -> TracerProvider | None:
     if "opentelemetry.trace" not in sys.modules:
         return None
     from opentelemetry import trace
-    from temporalio.contrib.opentelemetry import ReplaySafeTracerProvider
 
     provider = trace.get_tracer_provider()
-    ours = isinstance(provider, ReplaySafeTracerProvider | trace.ProxyTracerProvider | trace.NoOpTracerProvider)
-    return None if ours else provider
+    if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
+        return None  # the API alone is there, by way of the web framework say
+    from temporalio.contrib.opentelemetry import ReplaySafeTracerProvider
+
+    return None if isinstance(provider, ReplaySafeTracerProvider) else provider
 
 
 def _checked(endpoint: str) -> str:
