@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
@@ -23,14 +24,17 @@ from memory.model.names import (
     SWEEP_SCHEDULE_ID,
     TASK_QUEUE,
 )
+from memory.model.process_flags import SEEN_WITHIN
 from memory.model.turn import Outcome
 from memory.ports import TurnSummary
+from memory.ports.service import Process
 from memory.profiles import Profiles
 from memory.settings import Settings, read_dev_file
 from memory.stores.objects.minio import MinioObjectStore
 from memory.stores.tables import build_tables
 from memory.stores.tables.faults import MIGRATE
 from memory.stores.vectors import FOLDER
+from starter.heartbeat import key_marks
 from starter.search import open_search
 from starter.spool import Spool
 from starter.temporal import INDEXED_TYPES, address_of, connect, temporal_errors
@@ -78,6 +82,7 @@ async def examine(settings: Settings) -> tuple[Check, ...]:
         ("object store", doctor.object_store, "check AFTERTURN_OBJECT_STORE_ENDPOINT and its keys, or run `afterturn dev`"),
         ("vectors", doctor.vectors, "check AFTERTURN_VECTOR_URL and AFTERTURN_EMBEDDER, or run `afterturn dev`"),
         ("language model", doctor.language_model, "set AFTERTURN_LANGUAGE_MODEL and the provider's key"),
+        ("payload keys", doctor.payload_keys, "see docs/payloads.md"),
         ("spool", doctor.spool, "run `afterturn spool drain`"),
     ]
     if settings.model_fields_set & _API_SETTINGS:
@@ -216,6 +221,32 @@ class _Doctor:
                     f"start workers with the same {FLAG}, then run `afterturn rerun --skipped --tenant …`",
                 )
         return f"{here} in the settings of this process"
+
+    async def payload_keys(self) -> str:
+        """Whether running workers read what is encrypted here, and back: what they cannot read stops the run of a user."""
+        ours = key_marks(self._settings)
+        workers = [one for one in await self._running() if one.kind == "worker" and "payload_keys" in one.flags]
+        for worker in workers:
+            theirs = [str(mark) for mark in worker.flags["payload_keys"]]
+            for here, there, told in (
+                (ours, theirs, f"{worker.process_id} cannot read what this process writes: it has not got the key"),
+                (theirs, ours, f"this process cannot read what {worker.process_id} writes: it has not got the key"),
+            ):
+                if here and here[0] not in there:
+                    key_id = here[0].partition(":")[0]
+                    same = " (only another one of this name)" if key_id in {mark.partition(":")[0] for mark in there} else ""
+                    raise _Wrong(f"{told} {key_id}{same}", "give all processes the same AFTERTURN_PAYLOAD_KEYS (docs/payloads.md)")
+        here_is = f"{ours[0].partition(':')[0]} encrypts" if ours else "none: in clear"
+        return f"{here_is}; {len(workers)} running workers agree"
+
+    async def _running(self) -> Sequence[Process]:
+        tables = build_tables(self._settings)
+        try:
+            return await tables.processes.running(since=datetime.now(UTC) - SEEN_WITHIN)
+        except (MemoryUnavailable, InvalidSettings):
+            return ()  # the check of the database says what is wrong with it
+        finally:
+            await tables.aclose()
 
     async def _last_turns(self) -> Sequence[TurnSummary]:
         tables = build_tables(self._settings)

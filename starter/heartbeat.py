@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import structlog
 
 from memory.model.errors import AfterturnError
+from memory.model.payload_key import payload_keys
 from memory.model.process_flags import SEEN_EVERY
 from memory.ports.service import Process, Processes
 from memory.settings import Settings
@@ -28,7 +29,7 @@ _log = structlog.get_logger("afterturn.heartbeat")
 
 
 def flags_of(settings: Settings) -> dict[str, Any]:
-    """What memory being on, and what it learns, depends on in a process; JSON values."""
+    """What memory being on, what it learns, and whether one process can read another depends on; JSON values."""
     flag = settings.feature_flag
     return {
         "feature_flag": flag if isinstance(flag, bool) else sorted(flag),
@@ -36,8 +37,15 @@ def flags_of(settings: Settings) -> dict[str, Any]:
         "language_model": settings.language_model,
         "window_size": settings.window_size,
         "embedder": settings.embedder,
+        "payload_keys": key_marks(settings),
         **{f"memory_{category.value}": on for category, on in sorted(settings.memory_flags.items())},
     }
+
+
+def key_marks(settings: Settings) -> list[str]:
+    """Of the keys for what Temporal stores, the one that encrypts first; empty: in clear."""
+    keys = settings.payload_keys
+    return [] if keys is None else [key.mark for key in payload_keys(keys.get_secret_value())]
 
 
 @asynccontextmanager

@@ -150,6 +150,7 @@ def test_doctor_finds_all_well(dev: Dev) -> None:
         "object store",
         "vectors",
         "language model",
+        "payload keys",
         "spool",
     ]
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from memory.model.errors import StoreUnavailable
 from memory.model.scope import Scope
 from memory.ports import Notice
 from memory.ports.service import Process
-from memory.settings import load_settings
+from memory.settings import Settings, load_settings
 from memory.stores.migrations import migrate
 from memory.stores.tables import Tables, build_tables
 from starter import notice_box_relay
+from starter.doctor import _Doctor, _run
 from starter.heartbeat import announced, flags_of
 from starter.notice_box_relay import box_relay, telling_client
 from starter.relay import NoticeRelay
@@ -60,6 +63,39 @@ class TestHeartbeat:
             await until(lambda: _is_listed(tables, {"worker"}))
             flaky.away = True
         assert len(await running(tables)) == 1, "what could not be removed is left to the sweep"
+
+
+class TestPayloadKeys:
+    """What the doctor says before a process whose payloads nobody can read stops the runs that it speaks to."""
+
+    OLD, NEW, OTHER = (f"{name}:{base64.b64encode(byte * 32).decode()}" for name, byte in (("o", b"o"), ("n", b"n"), ("n", b"x")))
+
+    @pytest.mark.parametrize(
+        ("here", "worker", "told"),
+        [
+            (None, None, "none: in clear; 1 running workers agree"),
+            (NEW, NEW, "n encrypts; 1 running workers agree"),
+            (f"{NEW},{OLD}", f"{OLD},{NEW}", "n encrypts; 1 running workers agree"),
+            (NEW, OLD, "cannot read what this process writes: it has not got the key n"),
+            (NEW, OTHER, "it has not got the key n (only another one of this name)"),
+            (NEW, None, "cannot read what this process writes: it has not got the key n"),
+            (None, NEW, "this process cannot read what worker@"),
+            (OLD, f"{NEW},{OLD}", "this process cannot read what worker@"),
+        ],
+    )
+    async def test_the_doctor_compares_them(
+        self, tables: Tables, tmp_path: Path, here: str | None, worker: str | None, told: str
+    ) -> None:
+        def having(keys: str | None) -> Settings:
+            given = {} if keys is None else {"payload_keys": SecretStr(keys)}
+            return load_settings({}, database_url=f"sqlite:///{tmp_path / 'a.db'}", **given)
+
+        async with announced(tables.processes, kind="worker", settings=having(worker)):
+            await until(lambda: _is_listed(tables, {"worker"}))
+            check = await _run("payload keys", _Doctor(having(here)).payload_keys, "")
+        assert told in check.detail
+        assert check.ok is ("agree" in told)
+        assert not any(key and key[2:10] in check.detail for key in (here, worker))
 
 
 async def _is_listed(tables: Tables, kinds: set[str]) -> bool:
