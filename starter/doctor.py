@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
@@ -37,7 +36,7 @@ from memory.stores.vectors import FOLDER
 from starter.heartbeat import key_marks
 from starter.search import open_search
 from starter.spool import Spool
-from starter.temporal import INDEXED_TYPES, address_of, connect, temporal_errors
+from starter.temporal import address_of, connect, missing_attributes, temporal_errors
 
 CHECK_TIMEOUT_S = 20.0
 LAST_TURNS = 1_000
@@ -144,15 +143,13 @@ class _Doctor:
 
     async def search_attributes(self) -> str:
         client = self._connected
-        with temporal_errors("reading search attributes"):
-            request = ListSearchAttributesRequest(namespace=client.namespace)
-            known = (await client.operator_service.list_search_attributes(request)).custom_attributes
-        missing = [name for name, kind in INDEXED_TYPES.items() if known.get(name) != kind]
+        missing = await missing_attributes(client)
         if missing:
             names = " ".join(f"--name {name} --type {SEARCH_ATTRIBUTE_TYPES[name]}" for name in missing)
             raise _Wrong(
-                f"missing or of another type: {', '.join(missing)}",
-                f"run `afterturn migrate --temporal`, or: temporal operator search-attribute create {names}",
+                f"missing: {', '.join(missing)}",
+                f"run `afterturn migrate --temporal`, or: temporal operator search-attribute create {names} "
+                "(in Temporal Cloud: tcld namespace search-attributes add)",
             )
         return ", ".join(SEARCH_ATTRIBUTES)
 

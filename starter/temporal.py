@@ -136,7 +136,7 @@ async def ensure_search_attributes(client: Client) -> tuple[str, ...]:
         InvalidSettings: one has another type, or this client may not add them; the message says which are needed.
         MemoryUnavailable: the server cannot be reached.
     """
-    missing = await _missing_attributes(client)
+    missing = await missing_attributes(client)
     if not missing:
         return ()
     request = AddSearchAttributesRequest(
@@ -159,7 +159,7 @@ async def ensure_search_attributes(client: Client) -> tuple[str, ...]:
         raise MemoryUnavailable("Temporal did not answer in time: adding search attributes") from None
     try:
         async with asyncio.timeout(REGISTER_WAIT_S):
-            while await _missing_attributes(client):
+            while await missing_attributes(client):
                 await asyncio.sleep(0.1)
     except TimeoutError:
         raise MemoryUnavailable("the new search attributes are not known to the server yet; try again") from None
@@ -170,17 +170,44 @@ def _typed(name: str) -> str:
     return f"{name} ({SEARCH_ATTRIBUTE_TYPES[name]})"
 
 
-async def _missing_attributes(client: Client) -> tuple[str, ...]:
-    request = ListSearchAttributesRequest(namespace=client.namespace)
-    listing = client.operator_service.list_search_attributes(request)
-    found = await ask(listing, "reading search attributes", within_s=OPERATOR_S, address=address_of(client))
-    known = found.custom_attributes
+async def missing_attributes(client: Client) -> tuple[str, ...]:
+    """Search attributes that the namespace lacks. Where a server does not let this client list them (Temporal Cloud may give its
+    key no such right), each is tried in a query.
+
+    Raises InvalidSettings: one has another type. MemoryUnavailable: the server cannot be reached.
+    """
+
+    async def listed() -> Mapping[str, IndexedValueType.ValueType] | None:
+        try:
+            request = ListSearchAttributesRequest(namespace=client.namespace)
+            return (await client.operator_service.list_search_attributes(request)).custom_attributes
+        except RPCError as error:
+            if error.status in {RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED}:
+                return None
+            raise
+
+    known = await ask(listed(), "reading search attributes", within_s=OPERATOR_S, address=address_of(client))
+    if known is None:
+        return tuple([name for name in SEARCH_ATTRIBUTES if not await _is_known(client, name)])
     wrong = [n for n in SEARCH_ATTRIBUTES if n in known and known[n] != INDEXED_TYPES[n]]
     if wrong:
         raise InvalidSettings(
             f"search attributes of the namespace {client.namespace} exist with another type than {', '.join(map(_typed, wrong))}"
         )
     return tuple(name for name in SEARCH_ATTRIBUTES if name not in known)
+
+
+async def _is_known(client: Client, name: str) -> bool:
+    async def counted() -> bool:
+        try:
+            await client.count_workflows(f"{name} = '-'")
+        except RPCError as error:
+            if error.status is RPCStatusCode.INVALID_ARGUMENT:
+                return False
+            raise
+        return True
+
+    return await ask(counted(), "looking for search attributes", within_s=OPERATOR_S, address=address_of(client))
 
 
 async def ask(work: Awaitable[T], what: str, *, within_s: float, address: str = "") -> T:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.service import RPCError, RPCStatusCode
 
 from activities import build_activities
 from memory.model.directory import SpaceSettings
@@ -31,7 +32,7 @@ from starter import LoadReason, MemoryClient, ReceiptStatus
 from starter.doctor import Check, examine
 from starter.engines import TemporalServer
 from starter.signals import TurnSignaller
-from starter.temporal import connect, connect_options, ensure_search_attributes
+from starter.temporal import connect, connect_options, ensure_search_attributes, missing_attributes
 from starter.views import EditResult
 from tests.e2e.command import afterturn
 from tests.support.fleet import as_environment, server_of
@@ -376,10 +377,20 @@ async def test_a_burst_of_signals_is_one_run(settings: Settings, who: tuple[str,
 
 
 class TestConnection:
-    async def test_search_attributes_are_added_once(self, tmp_path: Path, settings: Settings) -> None:
+    async def test_search_attributes_are_added_once(
+        self, tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def refused(*_: object) -> None:
+            raise RPCError("not for this key", RPCStatusCode.PERMISSION_DENIED, b"")
+
         with TemporalServer(tmp_path / "bare", in_memory=True, ui=False, search_attributes=(), stop_grace_s=2) as bare:
             temporal = await connect(settings, address=bare.address)
+            monkeypatch.setattr(temporal.operator_service, "list_search_attributes", refused)
+            assert await missing_attributes(temporal) == SEARCH_ATTRIBUTES, "found by queries, where they may not be listed"
+            monkeypatch.undo()
             assert await ensure_search_attributes(temporal) == SEARCH_ATTRIBUTES
+            assert await ensure_search_attributes(temporal) == ()
+            monkeypatch.setattr(temporal.operator_service, "list_search_attributes", refused)
             assert await ensure_search_attributes(temporal) == ()
             await TurnSignaller(temporal).signal(Scope.of("acme", "ann"), ["t1"])
 
