@@ -11,7 +11,7 @@ pytest_plugins = [
 ]
 
 
-SLOW_FIRST = ("faults", "e2e", "browser", "api", "workflows", "replay", "contract")
+SLOW_FIRST = ("faults", "deploy", "e2e", "browser", "api", "workflows", "replay", "contract")
 """Folders whose files take long. Files are handed out whole and in order: a long one that came last would run alone."""
 
 

@@ -134,6 +134,8 @@ def test_every_type_of_problem_is_in_the_table() -> None:
     told = {name for row in table for name in re.findall(r"`([a-z-]+)`", row)}
     made = set[str]()
     for path in (ROOT / "api").rglob("*.py"):
+        if path.name == "codec_server.py":  # a server of its own: docs/payloads.md
+            continue
         text = path.read_text("utf-8")
         made |= set(re.findall(r'(?:ApiError|problem|__init__)\(\s*\d{3},\s*"([a-z-]+)"', text))
         made |= set(re.findall(r'^    \(\w+, \d{3}, "([a-z-]+)"\),$', text, re.MULTILINE))

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,8 @@ class PostgresServer:
             "synchronous_commit": "off",
             "shared_buffers": "32MB",
             "max_connections": 200,
+            "autovacuum": "off",
+            "jit": "off",
             "timezone": "Asia/Kathmandu",  # a zone that no test expects: only code that asks for UTC gets it
         }
         if durable:
@@ -176,12 +179,15 @@ class PostgresServer:
 
     def freeze(self) -> None:
         """Stop all its processes in their tracks: connections stay open, nothing answers."""
-        for pid in self._pids():
-            os.kill(pid, signal.SIGSTOP)
+        self._signal_all(signal.SIGSTOP)
 
     def resume(self) -> None:
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: signal.Signals) -> None:
         for pid in self._pids():
-            os.kill(pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # backends come and go by themselves
+                os.kill(pid, number)
 
     def conninfo(self, database: str) -> str:
         return f"host=127.0.0.1 port={self.port} user={USER} password={PASSWORD} dbname={database}"

@@ -51,7 +51,8 @@ async def test_a_second_pass_finds_nothing_and_then_it_is_done(temporal_client: 
     assert {f"erase:{store}" for store in ("rows", "vectors", "objects")} <= set(world.calls[:first_mark])
     assert world.calls[:2] == ["begin", "stop"]
     assert world.calls[first_mark + 1] == "stop"
-    assert world.calls[last - 2 : last] == ["delete", "delete"]
+    assert world.calls.count("delete") >= 2
+    assert world.calls[last - 1] == "delete"
 
 
 async def test_it_goes_on_until_a_pass_finds_nothing(temporal_client: Client) -> None:
