@@ -206,8 +206,9 @@ async def test_every_answer_has_its_headers_and_a_line_in_the_log_without_what_i
         assert "/ada" not in told
         assert "diary" not in told
         # Health checks are lines of the level debug: there only where somebody asked for them.
-        assert {line["route"] for line in lines} - {"/healthz"} == {"-", "/fail", "/wait/{name}"}
-        assert [line["status"] for line in lines if line["event"] == "request"] == [200, 404, 500, 200]
+        others = [line for line in lines if line["route"] != "/healthz"]
+        assert {line["route"] for line in others} == {"-", "/fail", "/wait/{name}"}
+        assert [line["status"] for line in others if line["event"] == "request"] == [404, 500, 200]
 
 
 async def test_headers_are_bounded(api: StartApi) -> None:
