@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null)
 TEST_PROCESSES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-pages test-deploy dev lint format bench load scale eval replay histories crash endurance fuzz pictures dashboards image-steps llamacpp lock clean setup setup-dev
+.PHONY: help demo test test-http test-deploy dev lint format bench load scale eval replay histories crash endurance fuzz pictures dashboards image-steps llamacpp lock clean setup setup-dev
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -17,13 +17,13 @@ demo: setup ## a real conversation through real engines on this machine
 	$(BIN)/afterturn demo $(ARGS)
 
 # The tests start hundreds of processes that import the product: each would compile it anew where the environment forbids byte code.
-test test-pages test-deploy: export PYTHONDONTWRITEBYTECODE =
+test test-http test-deploy: export PYTHONDONTWRITEBYTECODE =
 SUITE = $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 test: setup-dev ## the suite: real Temporal, S3, SQLite and PostgreSQL; without what the next two do
-	$(SUITE) --ignore=tests/browser --ignore=tests/deploy $(ARGS)
+	$(SUITE) --ignore=tests/api --ignore=tests/browser --ignore=tests/deploy $(ARGS)
 
-test-pages: setup-dev ## the pages in a real browser; needs Chromium
-	$(SUITE) tests/browser $(ARGS)
+test-http: setup-dev ## the API, and the pages in a real browser; needs Chromium
+	$(SUITE) tests/api tests/browser $(ARGS)
 
 test-deploy: setup-dev ## image, compose file, manifests, alerts, dashboards, RUNBOOK; needs kubectl and promtool
 	$(SUITE) tests/deploy $(ARGS)

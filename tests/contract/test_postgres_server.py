@@ -56,3 +56,20 @@ def test_nothing_is_found_where_only_root_could_run_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(postgres.os, "geteuid", lambda: 0)
     monkeypatch.setattr(pwd, "getpwnam", nobody)
     assert find_postgres() is None
+
+
+def test_a_database_that_is_lent_again_is_as_new(postgres_server: PostgresServer) -> None:
+    name = postgres_server.lend_database()
+    with psycopg.connect(postgres_server.conninfo(name), autocommit=True) as connection:
+        connection.execute("INSERT INTO schema_support VALUES ('0001')")
+        postgres_server.take_back(name)
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
+    assert postgres_server.lend_database() == name
+    with psycopg.connect(postgres_server.conninfo(name), autocommit=True) as connection:
+        assert connection.execute("SELECT count(*) FROM schema_support").fetchone() == (0,)
+        connection.execute("ALTER TABLE turns ADD COLUMN odd int")
+    postgres_server.take_back(name)
+    other = postgres_server.lend_database()
+    assert other != name
+    postgres_server.take_back(other)

@@ -82,6 +82,18 @@ def _number(name: str) -> float:
     return float(name) if name.replace(".", "", 1).isdigit() else 0.0
 
 
+_TABLES = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace ORDER BY relname"
+_REST = """
+    SELECT relname || ' ' || attname || ' ' || atttypid::text || ' ' || attnotnull::text
+    FROM pg_attribute JOIN pg_class ON attrelid = pg_class.oid WHERE relnamespace = 'public'::regnamespace
+    UNION ALL SELECT conname || ' ' || contype::text FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+    UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+    UNION ALL SELECT tgname FROM pg_trigger WHERE NOT tgisinternal
+    UNION ALL SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_'
+    UNION ALL SELECT setconfig::text FROM pg_db_role_setting
+    ORDER BY 1"""
+
+
 class PostgresServer:
     """One server in a temporary folder, on loopback and a free port. It never outlives this process."""
 
@@ -91,6 +103,10 @@ class PostgresServer:
         self._process: subprocess.Popen[Any] | None = None
         self._names = (f"test_{number}" for number in itertools.count(1))
         self._template: str | None = None
+        self._idle: list[str] = []
+        self._tables: list[str] = []
+        self._shape: list[str] = []
+        self._kept: set[str] = set()
         self.port = _free_port()
         account = _account()
         assert account is not None, "nobody but root is here to run it"
@@ -206,6 +222,64 @@ class PostgresServer:
         self.admin(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
         return name
 
+    def lend_database(self) -> str:
+        """A migrated database without rows: one that was given back, else a new one. To make and drop one for each test was half
+        of what the tests on PostgreSQL cost.
+        """
+        if self._idle:
+            return self._idle.pop()
+        name = self.create_database(migrated=True)
+        if not self._shape:
+            with psycopg.connect(self.conninfo(name), autocommit=True) as connection:
+                self._tables = [table for (table,) in connection.execute(_TABLES)]
+                self._kept = self._full(connection)
+                self._shape = self._seen(connection)
+        return name
+
+    def take_back(self, name: str) -> None:
+        """Connections are cut and rows removed. Where anything else is not as migrations leave it, the database goes."""
+        with psycopg.connect(self.conninfo(name), autocommit=True) as connection:
+            try:
+                whole = self._emptied(connection)
+            except psycopg.ProgrammingError:  # a table is gone
+                whole = False
+        if whole:
+            self._idle.append(name)
+        else:
+            self.drop_database(name)
+
+    def _emptied(self, connection: psycopg.Connection[Any]) -> bool:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        full = sorted(self._full(connection) - self._kept)
+        if full:
+            names = sql.SQL(", ").join(map(sql.Identifier, full))
+            connection.execute(sql.SQL("TRUNCATE {} RESTART IDENTITY CASCADE").format(names))
+        connection.execute(
+            "SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, start_value, false)"
+            " FROM pg_sequences WHERE last_value IS NOT NULL"
+        )
+        return self._seen(connection) == self._shape
+
+    def _full(self, connection: psycopg.Connection[Any]) -> set[str]:
+        """Tables with rows."""
+        each = (
+            sql.SQL("SELECT {} WHERE EXISTS (SELECT FROM {})").format(sql.Literal(table), sql.Identifier(table))
+            for table in self._tables
+        )
+        return {table for (table,) in connection.execute(sql.SQL(" UNION ALL ").join(each))}
+
+    def _seen(self, connection: psycopg.Connection[Any]) -> list[str]:
+        """A line for everything but rows that a test could have changed, and for the rows that migrations make."""
+        kept = [
+            line
+            for table in sorted(self._kept)
+            for (line,) in connection.execute(sql.SQL("SELECT t::text FROM {} AS t ORDER BY 1").format(sql.Identifier(table)))
+        ]
+        return [*kept, *(line for (line,) in connection.execute(_REST))]
+
     def drop_database(self, name: str) -> None:
         self.admin(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
@@ -254,10 +328,10 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
-    """URL of a fresh, migrated PostgreSQL database."""
-    name = postgres_server.create_database(migrated=True)
+    """URL of a migrated PostgreSQL database without rows, and of nobody else's."""
+    name = postgres_server.lend_database()
     yield postgres_server.url(name)
-    postgres_server.drop_database(name)
+    postgres_server.take_back(name)
 
 
 @pytest.fixture
