@@ -183,6 +183,18 @@ class TestIdle:
         await tables.windows.flush_idle(idle_since=NOW, limit=50)
         assert len(await due(tables)) == 20
 
+    async def test_the_limit_holds_whatever_way_postgresql_takes(self, postgres_url: str) -> None:
+        """With nothing hashed, merged or kept a subquery runs once per row, and locks more of them each time."""
+        ways = ("hashjoin", "mergejoin", "hashagg", "material", "sort")
+        tables = build_tables(f"{postgres_url}?options={'%20'.join(f'-c%20enable_{way}%3Doff' for way in ways)}")
+        try:
+            for n in range(20):
+                await record(tables, Scope.of("acme", f"user{n}"), 1, now=NOW - 3 * DAY)
+            assert len(await tables.windows.flush_idle(idle_since=NOW, limit=5)) == 5
+            assert len(await due(tables)) == 5
+        finally:
+            await tables.aclose()
+
 
 class TestIndex:
     async def test_numbers_and_term_statistics_move_together(self, tables: Tables) -> None:

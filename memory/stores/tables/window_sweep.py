@@ -50,12 +50,14 @@ def flush_idle(connection: Connection, idle_since: datetime, limit: int) -> Sequ
         .limit(limit)
         # Another sweeper's users are not waited for.
         .with_for_update(skip_locked=True)
+        # As a subquery PostgreSQL may run it once per row, and each time it would find, and lock, users that are left.
+        .cte("wanted")
     )
     # Who asked for it in words keeps that as the reason.
     cause = case((and_(IS_FLUSHED, _C.flush_cause == WindowTrigger.FLUSH.value), _C.flush_cause), else_=WindowTrigger.IDLE.value)
     asked = (
         update(USER_COUNTERS)
-        .where(tuple_(_C.tenant, _C.user_id).in_(wanted), *idle)
+        .where(tuple_(_C.tenant, _C.user_id).in_(select(wanted.c.tenant, wanted.c.user_id)), *idle)
         .values(flush_seq=_C.last_seq, flush_cause=cause)
         .returning(_C.tenant, _C.user_id, _C.waiting, _C.last_event_at)
     )
