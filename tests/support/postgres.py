@@ -328,10 +328,10 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
-    """URL of a fresh, migrated PostgreSQL database."""
-    name = postgres_server.create_database(migrated=True)
+    """URL of a migrated PostgreSQL database without rows, and of nobody else's."""
+    name = postgres_server.lend_database()
     yield postgres_server.url(name)
-    postgres_server.drop_database(name)
+    postgres_server.take_back(name)
 
 
 @pytest.fixture
