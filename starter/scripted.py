@@ -6,10 +6,11 @@ Used to record replay fixtures (:mod:`starter.record_histories`) and to test wha
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -47,12 +48,35 @@ Behaviour = Callable[[], None] | asyncio.Event | WriteReply
 """What one call does: raises, waits for the event, or gives this reply."""
 
 
+_F = TypeVar("_F", bound=Callable[..., Awaitable[Any]])
+
+
+def answered_once(activity_method: _F) -> _F:
+    """Decorator for methods of a :class:`Script`: a step that is tried again after it was answered gets the same answer.
+
+    A busy machine loses answers: the server does not hear a heartbeat in time and asks again. A script that went one behaviour
+    further then would tell another story than the one that was written.
+    """
+
+    @functools.wraps(activity_method)
+    async def wrapper(self: Script, *args: Any) -> Any:
+        info = activity.info()
+        step = (info.workflow_run_id, info.activity_id)
+        if step not in self.answers:
+            self.answers[step] = await activity_method(self, *args)
+        return self.answers[step]
+
+    return wrapper  # pyright: ignore[reportReturnType]
+
+
 @dataclass
 class Script:
     """``script[name]`` holds behaviours, one per call of that activity; then it just works. ``calls``: all calls in order."""
 
     calls: list[str] = field(default_factory=list[str])
     script: dict[str, deque[Behaviour]] = field(default_factory=dict[str, deque[Behaviour]])
+    answers: dict[tuple[str | None, str], Any] = field(default_factory=dict[tuple[str | None, str], Any])
+    """By run and activity id: what was answered."""
 
     def then(self, name: str, *behaviours: Behaviour) -> None:
         self.script.setdefault(name, deque()).extend(behaviours)
@@ -112,6 +136,7 @@ class Scripted(Script):
         ]
 
     @activity.defn(name=names.CLAIM_TURNS)
+    @answered_once
     async def claim(self, user: UserRef) -> Plan:
         await self.enter("claim")
         return self._next()
@@ -125,12 +150,14 @@ class Scripted(Script):
         return Plan(turns=batch, model="scripted", **self.plan)
 
     @activity.defn(name=names.GATE_TURNS)
+    @answered_once
     async def gate(self, batch: BatchInput) -> GateReply:
         await self.enter("gate")
         usage = StageUsage(input_tokens=10, output_tokens=1, calls=1)
         return GateReply(update=self.gate_says, usage=usage, elapsed_ms=3, prompts=self.prompts)
 
     @activity.defn(name=names.CONSOLIDATE_TURNS)
+    @answered_once
     async def consolidate(self, batch: BatchInput) -> ConsolidateReply:
         await self.enter("consolidate")
         return ConsolidateReply(
@@ -144,6 +171,7 @@ class Scripted(Script):
         )
 
     @activity.defn(name=names.UPLOAD_PROFILE)
+    @answered_once
     async def upload(self, upload: UploadInput) -> WriteReply:
         scripted = await self.enter("upload")
         if scripted is not None:
@@ -154,6 +182,7 @@ class Scripted(Script):
         return WriteReply(status=WriteStatus.SAVED, version=self.version, etag=f"e{self.version}")
 
     @activity.defn(name=names.EDIT_PROFILE)
+    @answered_once
     async def edit(self, edit: EditInput) -> WriteReply:
         scripted = await self.enter("edit")
         if scripted is not None:
@@ -162,17 +191,20 @@ class Scripted(Script):
         return WriteReply(status=WriteStatus.SAVED, version=self.version, etag=f"e{self.version}")
 
     @activity.defn(name=names.ROLLBACK_PROFILE)
+    @answered_once
     async def rollback(self, rollback: RollbackInput) -> WriteReply:
         await self.enter("rollback")
         self.version += 1
         return WriteReply(status=WriteStatus.SAVED, version=self.version, etag=f"e{self.version}")
 
     @activity.defn(name=names.SEND_NOTICE)
+    @answered_once
     async def notice(self, notice: NoticeInput) -> None:
         await self.enter(f"notice:{notice.step}")
         self.notices.append(notice)
 
     @activity.defn(name=names.FINISH_TURNS)
+    @answered_once
     async def finish(self, done: FinishInput) -> Plan:
         flags = done.flags
         if done.notice is not None:

@@ -23,7 +23,7 @@ from memory.model.forget_steps import (
 )
 from memory.model.names import FORGET_USER_WORKFLOW, TASK_QUEUE
 from starter.forget import forget_workflow_id
-from starter.scripted import Script, fails
+from starter.scripted import Script, answered_once, fails
 
 _WAIT_S = 60.0
 
@@ -46,17 +46,20 @@ class ScriptedForget(Script):
         return [self.begin, self.stop, self.erase, self.delete, self.mark]
 
     @activity.defn(name=names.BEGIN_FORGET)
+    @answered_once
     async def begin(self, erasure: ErasureRef) -> ForgetPlan:
         await self.enter("begin")
         return ForgetPlan.model_validate({"open": True, **self.plan})
 
     @activity.defn(name=names.STOP_USER_RUNS)
+    @answered_once
     async def stop(self, erasure: ErasureRef) -> StopReply:
         await self.enter("stop")
         stopped = self.stopped.pop(0) if self.stopped else {}
         return StopReply(stopped=stopped, settle_s=0.2)
 
     @activity.defn(name=names.ERASE_USER)
+    @answered_once
     async def erase(self, job: EraseInput) -> EraseReply:
         store = job.store.value
         await self.enter(f"erase:{store}")
@@ -64,11 +67,13 @@ class ScriptedForget(Script):
         return EraseReply(counts={f"{store}.things": count} if count else {}, elapsed_ms=1)
 
     @activity.defn(name=names.DELETE_USER_RUNS)
+    @answered_once
     async def delete(self, erasure: ErasureRef) -> RunsReply:
         await self.enter("delete")
         return RunsReply(left=self.listed.pop(0) if len(self.listed) > 1 else self.listed[0])
 
     @activity.defn(name=names.MARK_FORGET)
+    @answered_once
     async def mark(self, mark: MarkInput) -> ErasureRef:
         await self.enter(f"mark:{mark.state.value}")
         self.marks.append(mark)

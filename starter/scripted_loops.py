@@ -33,7 +33,7 @@ from memory.model.knowledge_steps import (
 from memory.model.names import TASK_QUEUE
 from memory.model.scope import Scope
 from memory.model.steps import StageUsage, UserRef
-from starter.scripted import Script, fails
+from starter.scripted import Script, answered_once, fails
 from workflows import KnowledgeLoopWorkflow, KnowledgeQuestionWorkflow
 
 WAIT_S = 60.0
@@ -94,12 +94,14 @@ class ScriptedLoops(Script):
         return [self.think, self.answer_question]
 
     @activity.defn(name=names.BEGIN_LOOP)
+    @answered_once
     async def begin_loop(self, ref: LoopRef) -> LoopPlan:
         await self.enter("begin")
         fields: dict[str, Any] = {"model": "scripted", "clarify": True, **self.plan}
         return LoopPlan(**fields)
 
     @activity.defn(name=names.THINK)
+    @answered_once
     async def think(self, job: ThinkInput) -> ThinkReply:
         seen = self.said
         self.thinks.append(job)
@@ -109,6 +111,7 @@ class ScriptedLoops(Script):
         return reply.model_copy(update={"seen": seen, "entry": 10 * job.step})
 
     @activity.defn(name=names.USE_TOOL)
+    @answered_once
     async def use_tool(self, job: ToolInput) -> ToolReply:
         try:
             await self.enter(job.name)
@@ -122,6 +125,7 @@ class ScriptedLoops(Script):
         return ToolReply(ok=True, rows=1, result_bytes=20)
 
     @activity.defn(name=names.SETTLE_CALL)
+    @answered_once
     async def settle_call(self, job: SettleInput) -> ToolReply:
         await self.enter(f"settle:{job.outcome}")
         self.settled.append(job)
@@ -129,6 +133,7 @@ class ScriptedLoops(Script):
         return ToolReply(ok=not failed, error=job.outcome if failed else None)
 
     @activity.defn(name=names.FINISH_LOOP)
+    @answered_once
     async def finish_loop(self, end: FinishInput) -> LoopResult:
         await self.enter("finish")
         self.ended[end.ref.loop_id] = end
@@ -136,6 +141,7 @@ class ScriptedLoops(Script):
         return LoopResult(**end.model_dump(exclude={"ref"}), following=following)
 
     @activity.defn(name=names.ANSWER_QUESTION)
+    @answered_once
     async def answer_question(self, job: QuestionInput) -> QuestionReply:
         await self.enter("question")
         return QuestionReply(answered=True, usage={"knowledge.question": StageUsage(input_tokens=500, output_tokens=20, calls=1)})

@@ -30,7 +30,7 @@ from memory.model.window_steps import (
     WindowRef,
     WindowTotals,
 )
-from starter.scripted import Script, fails
+from starter.scripted import Script, answered_once, fails
 from workflows import ConsolidateEventsWorkflow
 
 WAIT_S = 60.0
@@ -63,6 +63,7 @@ class ScriptedWindows(Script):
         return [self.plan_window, self.extract_window, self.apply_category, self.commit_window, self.index_events]
 
     @activity.defn(name=names.PLAN_WINDOW)
+    @answered_once
     async def plan_window(self, user: UserRef) -> WindowPlan:
         await self.enter("plan")
         return self._next()
@@ -75,6 +76,7 @@ class ScriptedWindows(Script):
         return WindowPlan(window_id=f"w{first}", first_seq=first, last_seq=first + SIZE - 1, events=SIZE, **fields)
 
     @activity.defn(name=names.EXTRACT_WINDOW)
+    @answered_once
     async def extract_window(self, job: WindowRef) -> ExtractReply:
         await self.enter("extract")
         found = 0 if self.empty else 2
@@ -91,12 +93,14 @@ class ScriptedWindows(Script):
         )
 
     @activity.defn(name=names.APPLY_CATEGORY)
+    @answered_once
     async def apply_category(self, job: ApplyInput) -> ApplyReply:
         await self.enter(f"apply:{job.category.value}")
         outcome = CategoryOutcome(category=job.category, proposed=2, applied=1, confirmed=1)
         return ApplyReply(outcome=outcome, elapsed_ms=2, loops=self.loops if job.category is Category.KNOWLEDGE else ())
 
     @activity.defn(name=names.COMMIT_WINDOW)
+    @answered_once
     async def commit_window(self, done: CommitInput) -> WindowPlan:
         await self.enter("commit")
         self.outcomes[done.window_id] = done
@@ -104,6 +108,7 @@ class ScriptedWindows(Script):
         return self._next()
 
     @activity.defn(name=names.INDEX_EVENTS)
+    @answered_once
     async def index_events(self, job: IndexInput) -> IndexReply:
         await self.enter("index")
         return IndexReply(indexed=SIZE)
