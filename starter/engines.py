@@ -421,6 +421,10 @@ class TemporalServer(Engine):
             # The first takes about 50 ms off every task dispatch, the second a stall at about 100 buffered signals.
             *("--dynamic-config-value", "history.transferProcessorMaxPollRPS=1000"),
             *("--dynamic-config-value", "history.maximumBufferedEventsBatch=2000"),
+            # The server deletes an execution only when both queues have noted that it is closed, which they do every 30 and 10 s
+            # otherwise: forgetting a user took a minute.
+            *("--dynamic-config-value", 'history.transferProcessorUpdateAckInterval="1s"'),
+            *("--dynamic-config-value", 'history.visibilityProcessorUpdateAckInterval="1s"'),
             # One server needs no partitions, and tasks in those that nobody polls are forwarded over and over.
             *("--dynamic-config-value", "matching.numTaskqueueReadPartitions=1"),
             *("--dynamic-config-value", "matching.numTaskqueueWritePartitions=1"),

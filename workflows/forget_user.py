@@ -118,7 +118,7 @@ class ForgetUserWorkflow:
             if not reply.left:
                 return ()
             attempt += 1
-            delay = policies.FORGET_PATIENCE.delay(attempt)
+            delay = policies.DELETION_PATIENCE.delay(attempt)
             if (workflow.now() - begun + delay).total_seconds() > plan.runs_for_s:
                 return (f"executions: {reply.left} are still listed; {_HOLD_IDS}",)
             await workflow.sleep(delay)

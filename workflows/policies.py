@@ -227,6 +227,8 @@ FORGET_STEP: Final = LongStoreStep("forget step", start_to_close_s=120, attempts
 FORGET_ERASE: Final = LongStoreStep("erase", start_to_close_s=3600, attempts=2)
 FORGET_PATIENCE: Final = Patience(first_s=1.0, longest_s=300.0)
 """An erasure outlasts any outage, so its waits grow longer."""
+DELETION_PATIENCE: Final = Patience(first_s=1.0, longest_s=10.0)
+"""A server that is well deletes executions within a minute or so."""
 
 CHECK_STORES: Final = LongStoreStep("check stores", start_to_close_s=60, attempts=20)
 """Minutes of patience: a store that is away for a moment is no fault of a new version."""
