@@ -57,8 +57,13 @@ async def look(log: EventLog, ledger: WindowLedger, erasures: ErasureLedger, *, 
     """One bounded look, each by an index. Raises StoreUnavailable."""
     waiting = await log.waiting(limit=MOST_ROWS)
     telemetry.set_to(metrics.TURNS_WAITING, waiting.turns)
-    age = (datetime.now(UTC) - waiting.oldest_at).total_seconds() if waiting.oldest_at is not None else 0.0
-    telemetry.set_to(metrics.OLDEST_TURN_WAITING, max(age, 0.0))
+    telemetry.set_to(metrics.OLDEST_TURN_WAITING, _age_s(waiting.oldest_at))
     telemetry.set_to(metrics.WINDOWS_DUE, len(await ledger.due(size=window_size, limit=MOST_USERS)))
     telemetry.set_to(metrics.WINDOWS_FAILED, await ledger.failed(limit=MOST_ROWS))
     telemetry.set_to(metrics.ERASURES_OPEN, len(await erasures.open_ones(limit=MOST_USERS)))
+    telemetry.set_to(metrics.OLDEST_ERASURE, _age_s(await erasures.oldest_open()))
+
+
+def _age_s(since: datetime | None) -> float:
+    """0 for nothing, and for what another machine's clock calls the future."""
+    return 0.0 if since is None else max((datetime.now(UTC) - since).total_seconds(), 0.0)

@@ -203,6 +203,11 @@ ERASURES_OPEN: Final = Metric(
     Kind.GAUGE,
     "Requests to be forgotten that are not done; at most 1000 are counted.",
 )
+OLDEST_ERASURE: Final = Metric(
+    "afterturn_oldest_erasure_seconds",
+    Kind.GAUGE,
+    "Age of the oldest request to be forgotten that is not done; 0: all are.",
+)
 SWEEP_LAST_SUCCESS: Final = Metric(
     "afterturn_sweep_last_success_timestamp_seconds",
     Kind.GAUGE,

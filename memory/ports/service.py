@@ -40,6 +40,10 @@ class ErasureLedger(Protocol):
         """(tenant, erasure id) of all that are not done, for the sweeper."""
         ...
 
+    async def oldest_open(self) -> datetime | None:
+        """When the one was asked for that has waited longest; None: all are done."""
+        ...
+
     async def erase_rows(self, scope: Scope, *, erasure_id: str | None = None) -> Mapping[str, int]:
         """Delete all rows of the user, in bounded transactions. Returns rows by table; run again it finds what came meanwhile.
 

@@ -208,6 +208,7 @@ class TestReceipts:
         assert (opened.state, opened.requested_by, opened.started_at) == (ErasureState.RUNNING, "admin", NOW)
         assert await ledger.subject("acme", "e1") == ANN
         assert await ledger.open_ones() == [("acme", "e1")]
+        assert await ledger.oldest_open() == NOW
         assert await ledger.open(ANN, erasure_id="e2", requested_by="user", now=NOW) == opened
         assert await ledger.erasure("acme", "e2") is None
         assert await ledger.erasure("acme-2", "e1") is None
@@ -232,6 +233,7 @@ class TestReceipts:
         assert await ledger.done("acme", "e1", problems=["x"], now=later + timedelta(hours=1)) == done
         assert await ledger.subject("acme", "e1") is None
         assert await ledger.open_ones() == []
+        assert await ledger.oldest_open() is None
         assert list(await ledger.of_user(ANN)) == [done]
         assert list(await ledger.of_user(SIMILAR)) == []
         with pytest.raises(InvalidInput):

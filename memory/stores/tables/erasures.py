@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Table, bindparam, delete, insert, select, tuple_, update
+from sqlalchemy import Connection, Row, Table, bindparam, delete, func, insert, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from memory.model.erasure import Erasure, ErasureState, user_hash
@@ -155,6 +155,10 @@ class SqlErasures(ErasureLedger):
             .limit(checked_limit(limit))
         )
         return await self._database.read(lambda c: [(row.tenant, row.erasure_id) for row in c.execute(wanted)])
+
+    async def oldest_open(self) -> datetime | None:
+        wanted = select(func.min(ERASURES.c.started_at)).where(ERASURES.c.state != ErasureState.DONE)
+        return await self._database.read(lambda c: c.execute(wanted).scalar_one())
 
     async def add_counts(self, tenant: str, erasure_id: str, counts: Mapping[str, int], *, step: str) -> None:
         await self._database.write(lambda c: _count(c, tenant, erasure_id, counts, step=step))
