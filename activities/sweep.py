@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -22,7 +23,7 @@ from memory.model.errors import AfterturnError, MemoryUnavailable, StoreUnavaila
 from memory.model.names import SWEEP
 from memory.model.scope import Scope
 from memory.model.steps import SweepInput, SweepReport
-from memory.ports import Directory, EventLog, WindowLedger
+from memory.ports import Backlog, Directory, DueUser, EventLog, WindowLedger
 from memory.ports.knowledge import LoopStore
 from memory.ports.service import ErasureLedger, NoticeBox, Processes
 from memory.profiles import Profiles
@@ -32,6 +33,10 @@ _log = structlog.get_logger("afterturn.sweep")
 
 CAPPED_TOO = 10
 """So many times the limit of a pass are looked at for users whose day is not spent."""
+WOKEN_AT_ONCE = 16
+"""Requests of a pass to Temporal under way: after an outage it has a full limit of users to start."""
+INDEXED_PER_PASS = 500
+"""Users whose messages a pass indexes itself: with an embedder that is work of seconds for each."""
 COMPANIES_PER_PASS = 200
 """Leftovers and old messages of so many companies are looked for in one pass, drawn by lot where there are more: with a request or
 two for each, a pass over 100,000 would take minutes, in which nobody's turns are started."""
@@ -126,22 +131,21 @@ class SweepActivities:
     async def _turns(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
         now = datetime.now(UTC)
         due = await self._log.backlog(recorded_before=now - timedelta(seconds=sweep.grace_s), limit=sweep.limit)
-        started = failed = 0
-        for user in due:
-            try:
-                await self._waker.wake(user.scope, (user.oldest_turn_id,))
-                started += 1
-            except MemoryUnavailable as error:
-                failed += 1
-                _log.warning("sweep_start_failed", tenant=user.scope.tenant, user=user.scope.user, error=error.message)
+        failed = await _failed([(user.scope, self._turns_of(user)) for user in due])
         return report.model_copy(
             update={
-                "users_started": started,
+                "users_started": len(due) - failed,
                 "turns_waiting": sum(user.pending for user in due),
                 "failed": failed,
                 "more": len(due) >= sweep.limit,
             }
         )
+
+    def _turns_of(self, user: Backlog) -> Callable[[], Awaitable[None]]:
+        return lambda: self._waker.wake(user.scope, (user.oldest_turn_id,))
+
+    def _windows_of(self, user: DueUser) -> Callable[[], Awaitable[None]]:
+        return lambda: self._waker.wake_windows(user.scope, user.waiting)
 
     async def _forgetting(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
         """Erasures that were recorded while Temporal was away, or whose run failed."""
@@ -165,27 +169,24 @@ class SweepActivities:
         idle = await self._ledger.flush_idle(idle_since=now - timedelta(seconds=rules.idle_s), limit=sweep.limit)
         # Users whose tokens of today are spent stay due: they must not keep others from being woken.
         due = await self._ledger.due(size=rules.size, limit=CAPPED_TOO * sweep.limit)
-        started = failed = capped = 0
+        chosen: list[DueUser] = []
+        capped = 0
         for user in due:
-            if started >= sweep.limit:
+            if len(chosen) >= sweep.limit:
                 break
-            try:
-                if await self._meter.is_spent(user.scope):
-                    capped += 1
-                    continue
-                await self._waker.wake_windows(user.scope, user.waiting)
-                started += 1
-            except MemoryUnavailable as error:
-                failed += 1
-                _log.warning("sweep_start_failed", tenant=user.scope.tenant, user=user.scope.user, error=error.message)
+            if await self._meter.is_spent(user.scope):
+                capped += 1
+            else:
+                chosen.append(user)
+        failed = await _failed([(user.scope, self._windows_of(user)) for user in chosen])
         return report.model_copy(
             update={
                 "windows_reopened": len(reopened),
                 "windows_idle": len(idle),
-                "window_users_started": started,
+                "window_users_started": len(chosen) - failed,
                 "window_users_capped": capped,
                 "failed": report.failed + failed,
-                "more": report.more or started >= sweep.limit,
+                "more": report.more or len(chosen) >= sweep.limit,
             }
         )
 
@@ -257,7 +258,8 @@ class SweepActivities:
 
     async def _unindexed(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
         """What a run could not index (the vectors were away) is indexed now."""
-        users = await self._ledger.unindexed(embedded=self._rules.embed_events, limit=sweep.limit)
+        limit = min(sweep.limit, INDEXED_PER_PASS)
+        users = await self._ledger.unindexed(embedded=self._rules.embed_events, limit=limit)
         for scope in users:
             try:
                 await self._index.events.index(scope)
@@ -270,7 +272,7 @@ class SweepActivities:
                 _log.warning("sweep_index_failed", tenant=scope.tenant, user=scope.user, error=error.message)
                 report = report.model_copy(update={"failed": report.failed + 1})
         await self._index.sync_documents(None)
-        return report.model_copy(update={"users_indexed": len(users), "more": report.more or len(users) >= sweep.limit})
+        return report.model_copy(update={"users_indexed": len(users), "more": report.more or len(users) >= limit})
 
     async def _service(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
         """Notices that no stream waits for any more, processes that are gone."""
@@ -280,6 +282,22 @@ class SweepActivities:
         if self._processes is not None:
             await self._processes.expire(before=now - PROCESSES_STAY)
         return report
+
+
+async def _failed(wakes: Sequence[tuple[Scope, Callable[[], Awaitable[None]]]]) -> int:
+    """Make all these requests, a bounded number at once. Returns how many Temporal did not take; the next pass asks again."""
+    places = asyncio.Semaphore(WOKEN_AT_ONCE)
+
+    async def one(scope: Scope, wake: Callable[[], Awaitable[None]]) -> int:
+        async with places:
+            try:
+                await wake()
+            except MemoryUnavailable as error:
+                _log.warning("sweep_start_failed", tenant=scope.tenant, user=scope.user, error=error.message)
+                return 1
+        return 0
+
+    return sum(await asyncio.gather(*(one(scope, wake) for scope, wake in wakes)))
 
 
 def _some(companies: Sequence[str]) -> Sequence[str]:

@@ -200,6 +200,7 @@ class Settings(ApiSettings, OperationsSettings):
 
     # sweeper
     sweep_interval_s: float = Field(60.0, ge=1, le=86_400, description="period of the sweep schedule")
+    sweep_limit: int = Field(500, ge=1, le=5_000, description="users that one pass of the sweep starts at most")
     sweep_grace_s: float = Field(30.0, ge=0, le=86_400, description="a turn not started after this long is started by the sweeper")
     staging_ttl_s: float = Field(86_400.0, ge=60, description="staged candidates older than this are removed")
 

@@ -29,7 +29,7 @@ from memory.settings import Settings
 
 
 def sweep_schedule(settings: Settings) -> Schedule:
-    sweep = SweepInput(grace_s=settings.sweep_grace_s, staging_ttl_s=settings.staging_ttl_s)
+    sweep = SweepInput(grace_s=settings.sweep_grace_s, staging_ttl_s=settings.staging_ttl_s, limit=settings.sweep_limit)
     return Schedule(
         action=ScheduleActionStartWorkflow(
             SWEEP_WORKFLOW,

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.sweep import SweepActivities
-from memory.metering import Meter
 from memory.model.event import MessageEvent
 from memory.model.scope import Scope
 from memory.model.steps import SweepInput, SweepReport
 from memory.model.window import Window, WindowState
 from memory.ports import WindowResult
-from memory.retrieval import SearchIndex
 from memory.stores.tables import Tables, build_tables
-from tests.activities.test_window_plan import RULES
+from tests.support.sweeping import Nobody, search_index, sweep_steps
 from tests.support.vectors import MemoryVectors
 
 ANN = Scope.of("acme", "ann")
@@ -34,51 +29,15 @@ async def tables() -> AsyncIterator[Tables]:
     await made.aclose()
 
 
-class Nobody:
-    """Starts no run and has no staged files."""
-
-    async def wake(self, scope: Scope, turn_ids: tuple[str, ...]) -> None: ...
-
-    async def wake_windows(self, scope: Scope, waiting: int) -> None: ...
-
-    async def start_loop(self, scope: Scope, loop_id: str) -> bool:
-        return False
-
-    async def start_forget(self, tenant: str, erasure_id: str) -> None: ...
-
-    async def sweep_staging(self, *_: Any, **__: Any) -> int:
-        return 0
-
-
 async def test_while_the_vectors_are_away_nothing_goes_and_afterwards_all_of_it(tables: Tables) -> None:
-    vectors, nobody = MemoryVectors(), Nobody()
-    index = SearchIndex(
-        vectors=vectors,
-        embedder=None,
-        terms=tables.terms,
-        ledger=tables.windows,
-        facts=tables.facts,
-        contacts=tables.contacts,
-        guidance=tables.guidance,
-        functions=tables.functions,
-    )
+    vectors = MemoryVectors()
+    index = search_index(tables, vectors)
     said = [MessageEvent(event_id=f"e{n}", timestamp=OLD, sender_id="user", content=f"The heron {n} nests.") for n in range(3)]
     await tables.log.record_events(ANN, said, now=OLD)
     await tables.windows.plan(Window(scope=ANN, window_id="w1", first_seq=1, last_seq=3, events=3, planned_at=OLD))
     await tables.windows.commit(ANN, "w1", 0, WindowResult(WindowState.SKIPPED), now=OLD)
     await index.events.index(ANN)
-    profiles: Any = nobody
-    steps = SweepActivities(
-        tables.log,
-        tables.directory,
-        profiles,
-        nobody,
-        ledger=tables.windows,
-        loops=tables.loops,
-        index=index,
-        meter=Meter(tables.usage, cap=0),
-        rules=replace(RULES, retention_days={"acme": 30}),
-    )
+    steps = sweep_steps(tables, Nobody(), index, retention_days={"acme": 30})
 
     async def sweep() -> tuple[SweepReport, set[str | None]]:
         report: SweepReport = await ActivityEnvironment().run(steps.sweep, SweepInput())

@@ -8,15 +8,11 @@ from typing import Any
 from sqlalchemy import insert
 from temporalio.testing import ActivityEnvironment
 
-from activities.sweep import COMPANIES_PER_PASS, SweepActivities
-from memory.metering import Meter
+from activities.sweep import COMPANIES_PER_PASS
 from memory.model.steps import SweepInput, SweepReport
-from memory.retrieval import SearchIndex
 from memory.stores.tables import build_tables
 from memory.stores.tables.rows import ROOTS
-from tests.activities.test_retention import Nobody
-from tests.activities.test_window_plan import RULES
-from tests.support.vectors import MemoryVectors
+from tests.support.sweeping import Nobody, sweep_steps
 
 COMPANIES = 3 * COMPANIES_PER_PASS
 
@@ -32,31 +28,10 @@ class Counting(Nobody):
 
 async def test_a_pass_looks_at_so_many_companies_and_the_passes_at_all() -> None:
     tables, profiles = build_tables("sqlite://"), Counting()
-    index = SearchIndex(
-        vectors=MemoryVectors(),
-        embedder=None,
-        terms=tables.terms,
-        ledger=tables.windows,
-        facts=tables.facts,
-        contacts=tables.contacts,
-        guidance=tables.guidance,
-        functions=tables.functions,
-    )
     names = [f"company-{number}" for number in range(COMPANIES)]
     rows = [{"tenant": name, "folder": "user-memory", "active": True} for name in names]
     await tables.database.write(lambda connection: connection.execute(insert(ROOTS), rows))
-    asked: Any = profiles
-    steps = SweepActivities(
-        tables.log,
-        tables.directory,
-        asked,
-        profiles,
-        ledger=tables.windows,
-        loops=tables.loops,
-        index=index,
-        meter=Meter(tables.usage, cap=0),
-        rules=RULES,
-    )
+    steps = sweep_steps(tables, profiles)
 
     async def sweep() -> Counter[str]:
         profiles.asked.clear()
