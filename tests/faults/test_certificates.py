@@ -1,13 +1,17 @@
-"""The connection to Temporal by TLS with client certificates, which change while a worker works."""
+"""The connection to Temporal by TLS with client certificates, or with an API key, which change while a process works."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client
 
 from memory.model.turn import Outcome
+from memory.settings import load_settings
+from starter.connection import Connection
 from starter.engines import S3Server, TemporalServer
 from tests.faults.test_shutdown import USER, SlowModel, a_world, events, turn
 from tests.support.fleet import worker_command
@@ -75,3 +79,35 @@ async def test_new_certificates_lead_to_a_new_connection_and_no_task_is_lost(
     assert [row.outcome for row in rows.values()] == [Outcome.UPDATED] * 2
     assert {event.activity_task_started_event_attributes.attempt for event in started} == {1}
     assert model.asked("rewrite") == 2, "nothing was done twice"
+
+
+async def test_a_new_api_key_leads_to_a_new_connection(
+    tmp_path: Path, temporal_server: TemporalServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "temporal.toml"
+
+    def put(key: str, address: str = temporal_server.address) -> None:
+        lines = ["[profile.default]", f'address = "{address}"', f'namespace = "{temporal_server.namespace}"', f'api_key = "{key}"']
+        file.write_text("\n".join([*lines, "[profile.default.tls]", "disabled = true"]), "utf-8")
+
+    put("first-key")
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(file))
+    monkeypatch.delenv("TEMPORAL_ADDRESS", raising=False)
+    connection = Connection(load_settings({}, certificates_check_s=1))
+    taken: list[Client] = []
+    connection.follow(taken.append)
+    async with connection.watched():
+        first = await connection.current()
+        assert first.service_client.config.api_key == "first-key"
+        await asyncio.sleep(2.5)
+        assert await connection.current() is first, "nothing has changed"
+        put("second-key")
+        await until(lambda: bool(taken), within_s=30)
+        assert await connection.current() is taken[0]
+        assert taken[0].service_client.config.api_key == "second-key"
+        assert await taken[0].service_client.check_health()
+        # Another place is another deployment: that needs a new start.
+        put("third-key", "127.0.0.1:1")
+        await asyncio.sleep(2.5)
+        assert connection.client is taken[0]
+    assert [key for key in ("first-key", "second-key") if key in "".join(capsys.readouterr())] == []
