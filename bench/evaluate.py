@@ -15,7 +15,7 @@ import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -85,7 +85,7 @@ class Report:
 
 
 @asynccontextmanager
-async def throw_away_stores(settings: Settings) -> AsyncIterator[Stores]:
+async def throw_away_stores(settings: Settings) -> AsyncGenerator[Stores]:
     """The record stores and their search on a SQLite database in a folder that goes with it."""
     with tempfile.TemporaryDirectory(prefix="golden-") as folder:
         own = settings.model_copy(

@@ -2,8 +2,10 @@
 
     python -m bench.load [--turns 20000] [--users 2000] [--workflow-workers 2] [--model-workers 1] [--in-flight 100] …
 
-First most of the turns as fast as the site takes them (throughput, CPU per turn), then the rest at half of that rate (latency: at
-full speed it only tells how many turns were let in). Exit code 1 when a turn or an event was lost or had two effects.
+Each user begins somewhere in a window, with messages that were recorded before the clock started: so windows fall due all the time,
+as they do in life. First most of the turns as fast as the site takes them (throughput, CPU per turn), then the rest at half of that
+rate (latency: at full speed it only tells how many turns were let in). Exit code 1 when a turn or an event was lost or had two
+effects.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import typer
 from rich.console import Console
 
 from bench.load.check import Checked, check
-from bench.load.drive import Driver, Handed, plan_turns
+from bench.load.drive import Driver, Handed, plan_before, plan_turns
 from bench.load.report import latencies, show
 from bench.load.site import Sizes, open_site
 from bench.load.storage import stored_soon
@@ -41,11 +43,13 @@ console = Console(width=max(Console().width, 120))
 async def run(sizes: Sizes, turns: int, users: int, in_flight: int, paced_share: float, pace: float, seed: int) -> dict[str, Any]:
     """The report. Raises BenchError, or what an engine raises, when the run could not be made."""
     planned = plan_turns(turns, users, seed)
+    before_turns = plan_before(planned, sizes.window, seed)
     warm, paced = round(turns * WARM_UP), round(turns * paced_share)
     began = time.monotonic()
     async with open_site(sizes) as site:
         console.print(f"{time.monotonic() - began:.0f} s: the site is up", style="dim")
         driver = Driver(site, lambda line: console.print(f"{time.monotonic() - began:.0f} s: {line}", style="dim"))
+        await driver.record_before(before_turns)
         await driver.flat_out(planned[:warm], in_flight=in_flight)
         before, started = site.cpu(), time.perf_counter()
         await driver.flat_out(planned[warm : turns - paced], in_flight=in_flight)
@@ -59,7 +63,7 @@ async def run(sizes: Sizes, turns: int, users: int, in_flight: int, paced_share:
             await driver.drained(windows=True)
         console.print(f"{time.monotonic() - began:.0f} s: all have an outcome; checking", style="dim")
         memory = site.peak_memory()
-        checked = await check(site, driver.handed)
+        checked = await check(site, driver.handed, before_turns)
         storage = await stored_soon(site)
     return {
         "at": datetime.now(UTC).isoformat(timespec="minutes"),
@@ -67,6 +71,7 @@ async def run(sizes: Sizes, turns: int, users: int, in_flight: int, paced_share:
         "sizes": {
             "turns": turns,
             "users": users,
+            "messages_before": sum(before_turns.values()),
             "in_flight": in_flight,
             "workflow_workers": sizes.workflow_workers,
             "model_workers": sizes.model_workers,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -46,13 +46,19 @@ class Checked:
     problems: tuple[str, ...]
 
 
-async def check(site: Site, handed: Sequence[Handed]) -> Checked:
+async def check(site: Site, handed: Sequence[Handed], before: Mapping[Scope, int]) -> Checked:
     """Every turn handed over has one row with the outcome that the script says, and one effect; every event one place; every full
-    window is done once."""
+    window is done once.
+
+    Args:
+        before: messages by user that were recorded before the turns.
+    """
+    events = Counter(before)
+    events.update({scope: 2 * count for scope, count in Counter(one.turn.scope for one in handed).items()})
     found, twice = await _ledger(site)
     problems = [*twice, *_outcomes(handed, found)]
-    problems += await _events(site, handed)
-    windows, more = await _windows(site, handed)
+    problems += await _events(site, events)
+    windows, more = await _windows(site, events)
     problems += more
     versions, more = await _profiles(site, handed, found)
     problems += more
@@ -103,16 +109,16 @@ def _outcomes(handed: Sequence[Handed], found: dict[str, Finished]) -> list[str]
     return [*problems, *(f"{count} times: {what}" for what, count in wrong.items() if count)]
 
 
-async def _events(site: Site, handed: Sequence[Handed]) -> list[str]:
-    wanted = select(EVENTS.c.user_id, func.count(), func.min(EVENTS.c.seq), func.max(EVENTS.c.seq)).group_by(EVENTS.c.user_id)
-    rows: Sequence[Any] = await site.tables.database.write(lambda c: c.execute(wanted).all(), timeout_s=60)
-    expected = {scope.user: 2 * count for scope, count in Counter(one.turn.scope for one in handed).items()}
+async def _events(site: Site, wanted: Mapping[Scope, int]) -> list[str]:
+    query = select(EVENTS.c.user_id, func.count(), func.min(EVENTS.c.seq), func.max(EVENTS.c.seq)).group_by(EVENTS.c.user_id)
+    rows: Sequence[Any] = await site.tables.database.write(lambda c: c.execute(query).all(), timeout_s=60)
+    expected = {scope.user: count for scope, count in wanted.items() if count}
     wrong = [user for user, count, least, most in rows if (count, least, most) != (expected.get(user), 1, count)]
     wrong += sorted(set(expected) - {row[0] for row in rows})
     return [f"{len(wrong)} users have other events than were handed over, for instance {wrong[0]}"] if wrong else []
 
 
-async def _windows(site: Site, handed: Sequence[Handed]) -> tuple[int, list[str]]:
+async def _windows(site: Site, events: Mapping[Scope, int]) -> tuple[int, list[str]]:
     size = site.settings.window_size
     columns = (WINDOWS.c.user_id, WINDOWS.c.state, WINDOWS.c.first_seq, WINDOWS.c.last_seq)
     wanted = select(*columns).order_by(WINDOWS.c.user_id, WINDOWS.c.first_seq)
@@ -121,8 +127,8 @@ async def _windows(site: Site, handed: Sequence[Handed]) -> tuple[int, list[str]
     problems = [f"a window of {row.user_id} is {row.state}" for row in rows if row.state != "done"]
     for row in rows:
         by_user[row.user_id].append((row.first_seq, row.last_seq))
-    for scope, turns in Counter(one.turn.scope for one in handed).items():
-        expected = [(first + 1, first + size) for first in range(0, 2 * turns - size + 1, size)]
+    for scope, count in events.items():
+        expected = [(first + 1, first + size) for first in range(0, count - size + 1, size)]
         if by_user[scope.user] != expected:
             problems.append(f"{scope.user} has {len(by_user[scope.user])} windows, expected {len(expected)}, or with gaps")
     return len(rows), problems[:_SHOWN]

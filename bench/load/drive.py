@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -14,7 +14,7 @@ from typing import Final
 from sqlalchemy import func, select
 
 from bench.load.site import Site
-from bench.load.texts import load_turn
+from bench.load.texts import load_turn, message_before
 from bench.results import BenchError
 from bench.world import TENANT
 from memory.model.scope import Scope
@@ -25,6 +25,7 @@ TICK_S: Final = 0.05
 STALL_S: Final = 180.0
 """Nothing more was finished for so long: the run is given up."""
 UPDATE_EVERY: Final = 3
+_RECORDED_AT_ONCE: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,15 @@ def plan_turns(turns: int, users: int, seed: int) -> list[Planned]:
     return planned
 
 
+def plan_before(turns: Sequence[Planned], window: int, seed: int) -> dict[Scope, int]:
+    """How many messages of each user are there before the first turn: anything less than a full window, drawn evenly.
+
+    Users who all began with none would all fill their windows in the same round.
+    """
+    chance = random.Random(f"{seed}:before")
+    return {scope: chance.randrange(window) for scope in dict.fromkeys(turn.scope for turn in turns)}
+
+
 class Driver:
     """The orchestrator of a site. ``handed`` grows with every turn."""
 
@@ -70,6 +80,21 @@ class Driver:
         self._told = told
         self._tasks: set[asyncio.Task[None]] = set()
         self.handed: list[Handed] = []
+
+    async def record_before(self, before: Mapping[Scope, int]) -> None:
+        """So many messages of each user, in one call each. Raises BenchError when one was not recorded."""
+        places = asyncio.Semaphore(_RECORDED_AT_ONCE)
+
+        async def one_user(scope: Scope, count: int) -> None:
+            messages = [message_before(scope.user, number) for number in range(count)]
+            async with places:
+                receipt = await self._site.memory.record_events(scope, messages, allow_user_memory=True)
+            if receipt.status.value != "recorded":
+                raise BenchError(f"messages from before the turns were not recorded: {receipt.status.value} {receipt.reason or ''}")
+
+        async with asyncio.TaskGroup() as group:
+            for scope, count in before.items():
+                group.create_task(one_user(scope, count))
 
     async def flat_out(self, turns: Sequence[Planned], *, in_flight: int) -> None:
         """At most ``in_flight`` turns without an outcome at any time; until all have one."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from bench.scripted_model import SLOW_MARK, UPDATE_MARK
+from memory.model.event import MessageEvent
 from memory.model.turn import Turn
 
 VOCABULARY: Final = 20_000
@@ -45,4 +46,16 @@ def load_turn(turn_id: str, *, update: bool, slow: bool = False) -> Turn:
         assistant_text=sentences(f"{turn_id}:assistant", ANSWER_WORDS),
         occurred_at=datetime.now(UTC),
         allow_user_memory=True,
+    )
+
+
+def message_before(user: str, number: int) -> MessageEvent:
+    """Message ``number`` of those that a user has before the first turn; by user and assistant in turn, as long as theirs."""
+    by_user = number % 2 == 0
+    return MessageEvent(
+        timestamp=datetime.now(UTC),
+        sender_id="user" if by_user else "assistant",
+        receiver_ids=("assistant",) if by_user else ("user",),
+        content=sentences(f"{user}:before:{number}", USER_WORDS if by_user else ANSWER_WORDS),
+        event_id=f"{user}:before:{number}",
     )

@@ -8,7 +8,7 @@ import pytest
 from temporalio.client import WorkflowHistory
 
 from bench.actions import billable_actions
-from bench.load.drive import plan_turns
+from bench.load.drive import plan_before, plan_turns
 from bench.load.report import quantiles
 from bench.load.texts import VOCABULARY, sentences, word
 from bench.results import BenchError
@@ -74,6 +74,12 @@ def test_a_load_is_planned_evenly_and_the_same_each_time() -> None:
     assert {turn.user for turn in planned[:100]} == set(range(100)), "all users before any a second time"
     assert len({turn.turn_id for turn in planned}) == 1_000
     assert 300 < sum(turn.update for turn in planned) < 367
+
+
+def test_users_begin_at_all_places_of_a_window() -> None:
+    before = plan_before(plan_turns(1_000, 400, seed=7), window=20, seed=7)
+    assert len(before) == 400
+    assert set(before.values()) == set(range(20))
 
 
 def test_quantiles_are_values_that_were_measured() -> None:
