@@ -25,6 +25,9 @@ _CARD_BRAND = re.compile(
 )
 _NO_DIGIT = re.compile(r"\D+")
 _NO_LETTER_OR_DIGIT = re.compile(r"[\W_]+")
+_NEXT_ITEM = re.compile(r"[\r\n][^\S\r\n]*(?:[-*+•–#]|\d{1,3}[.)])\s")
+"""A list item or heading that begins within a find: what stands before it is another number, if one at all. Taken for one, two
+items would become one line, and what the second says would be lost. (In a quoted mail a number does go on in the next line.)"""
 _IBAN_START = re.compile(r"(?<![A-Za-z0-9])([A-Za-z]{2})[\W_]?\d{2}(?=[\W_]{0,3}[A-Za-z0-9])")
 _LETTER_VALUES = {ord("A") + place: str(10 + place) for place in range(26)}
 
@@ -54,6 +57,8 @@ def _stands_alone(text: str, gap: str | None, start: int, end: int) -> bool:
 def _is_card(text: str) -> bool:
     from stdnum import luhn
 
+    if _NEXT_ITEM.search(text):
+        return False
     digits = _NO_DIGIT.sub("", text)
     return _CARD_BRAND.fullmatch(digits) is not None and len(set(digits)) > 1 and bool(luhn.is_valid(digits))
 
@@ -63,16 +68,20 @@ def find_ibans(text: str) -> Iterator[tuple[int, int, str]]:
     while match := _IBAN_START.search(text, position):
         position = match.end()
         length = _iban_length(match[1].upper())
-        if length and (rest := _iban_rest(length - 4).match(text, position)):
-            compact = _NO_LETTER_OR_DIGIT.sub("", text[match.start() : rest.end()]).upper()
-            if _is_iban(compact):
-                yield match.start(), rest.end(), "iban"
-                position = rest.end()
+        if length and (rest := _iban_rest(length - 4).match(text, position)) and _is_iban(text[match.start() : rest.end()]):
+            yield match.start(), rest.end(), "iban"
+            position = rest.end()
 
 
-def _is_iban(compact: str) -> bool:
+def _is_iban(text: str) -> bool:
     from stdnum import iban
 
+    if _NEXT_ITEM.search(text):
+        return False
+    if not text[:2].isupper() and len(set(_NO_LETTER_OR_DIGIT.findall(text))) > 1:
+        # In small letters the country is a word of many languages (no, at, is, be, it), and a date with a time follows some.
+        return False
+    compact = _NO_LETTER_OR_DIGIT.sub("", text).upper()
     return int((compact[4:] + compact[:4]).translate(_LETTER_VALUES)) % 97 == 1 and iban.is_valid(compact)
 
 

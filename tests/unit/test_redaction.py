@@ -160,6 +160,9 @@ FOUND = [
     ("IBAN DE89\u202f3704\u202f0044\u202f0532\u202f0130\u202f00", "DE89\u202f3704\u202f0044\u202f0532\u202f0130\u202f00", "iban"),
     ("de89.3704.0044.0532.0130.00", "de89.3704.0044.0532.0130.00", "iban"),
     ("DE89  3704 0044 0532 0130 00 und", "DE89  3704 0044 0532 0130 00", "iban"),
+    ("> bitte an DE89 3704 0044\n> 0532 0130 00", "DE89 3704 0044\n> 0532 0130 00", "iban"),
+    ("no8802026113019", "no8802026113019", "iban"),
+    ("NO88 0202 6113 019", "NO88 0202 6113 019", "iban"),
     ("Wir sind 12 Leute: CH93 0076 2011 6238 5295 7", "CH93 0076 2011 6238 5295 7", "iban"),
     # one-time codes
     ("My verification code is 482913 but it expired", "482913", "code"),
@@ -326,6 +329,13 @@ KEPT = [
     "GTIN 4006381333931",
     "ISBN 9783161484100",
     "DE12 is a road",
+    # Two items of a list are two things, even if a check digit happens to fit both together.
+    "- Works in building no880\n- 2026-11-30 19:02 UTC: Plans a trip to Porto",
+    "- Flight NO88\n- 0202 6113 019 is the booking",
+    "* NO88\n* 0202 6113 019",
+    "1. NO88\n2) 0202 6113 019",
+    "4111\n- 1111\n- 1111\n- 1111",
+    "house no 88, 0202-61-13 01:9",
     "at 12 people came to the party and stayed over night",
     "The passphrase was never supplied.",
     "The seed phrase is the most important thing you own.",
@@ -525,3 +535,21 @@ def test_import_loads_no_http_library() -> None:
     """Workflow workers import the model package: the plugins and their HTTP library come on first use only."""
     code = "import sys, memory.model.redaction; sys.exit(any(m in sys.modules for m in ('requests', 'urllib3', 'detect_secrets')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+_NUMBERS = st.one_of(
+    st.integers(0, 10**6).map(str),
+    st.dates().map(str),
+    st.datetimes().map("{:%Y-%m-%d %H:%M} UTC:".format),
+    st.tuples(st.sampled_from(["no", "NO", "at", "DE", "BE", "is", "GB"]), st.integers(10, 10**4)).map(
+        lambda two: f"{two[0]}{two[1]}"
+    ),
+    st.sampled_from(["4111", "5500", "6011", "3782", "room", "until", "the", "in", "is", "be", "it"]),
+)
+
+
+@given(st.lists(st.lists(_NUMBERS, min_size=1, max_size=6).map(" ".join), min_size=2, max_size=4))
+@example(["Works in building no880", "2026-11-30 19:02 UTC: Plans a trip"])
+def test_items_of_a_list_stay_items(items: list[str]) -> None:
+    text = "".join(f"- {item}\n" for item in items)
+    assert [line[:2] for line in redact(text).text.splitlines()] == ["- "] * len(items)
