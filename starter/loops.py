@@ -19,7 +19,7 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
-from temporalio.common import Priority, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -48,7 +48,7 @@ from memory.model.transcript import clean_text
 from memory.ports import Directory
 from memory.ports.knowledge import LoopStore
 from memory.settings import Settings, limits_of
-from starter.temporal import address_of, ask, temporal_errors, user_search_attributes
+from starter.temporal import address_of, ask, temporal_errors, user_priority, user_search_attributes
 
 STEER_S: Final = 30.0
 START_S: Final = 15.0
@@ -240,7 +240,7 @@ async def start_loop(client: Client, scope: Scope, loop_id: str, operation: Oper
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY if again else WorkflowIDReusePolicy.REJECT_DUPLICATE,
         search_attributes=user_search_attributes(scope),
         static_summary=operation.value,
-        priority=Priority(fairness_key=scope.tenant[:64]),
+        priority=user_priority(scope),
         rpc_timeout=timedelta(seconds=START_S),
     )
     try:

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from temporalio.client import Client
-from temporalio.common import Priority, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 from memory.model.errors import MemoryUnavailable
 from memory.model.names import POST_ANSWER_WORKFLOW, TASK_QUEUE, TURNS_RECORDED_SIGNAL
 from memory.model.scope import Scope
 from memory.model.steps import PostAnswerInput, TurnsRecorded, UserRef
-from starter.temporal import ask, user_search_attributes
+from starter.temporal import ask, user_priority, user_search_attributes
 
 MAX_IN_FLIGHT_PER_WORKFLOW = 20
 MAX_IDS_PER_SIGNAL = 500
@@ -144,7 +144,7 @@ class TurnSignaller:
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             search_attributes=user_search_attributes(scope),
             static_summary="memory after the answer",
-            priority=Priority(fairness_key=scope.tenant[:64]),
+            priority=user_priority(scope),
             start_signal=TURNS_RECORDED_SIGNAL,
             start_signal_args=[TurnsRecorded(turn_ids=_bounded(turn_ids))],
             rpc_timeout=timedelta(seconds=self._rpc_timeout_s),

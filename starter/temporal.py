@@ -16,7 +16,7 @@ from typing import TypeVar
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client
-from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.common import Priority, SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode
@@ -36,6 +36,8 @@ CONNECT_TIMEOUT = timedelta(seconds=5)
 CONNECT_S = 15.0
 OPERATOR_S = 10.0
 REGISTER_WAIT_S = 10.0
+BACKGROUND = 4
+"""Priority key of what nobody waits for; 3 is the server's default, 1 the most urgent."""
 
 INDEXED_TYPES = {
     name: {
@@ -127,6 +129,11 @@ def user_search_attributes(scope: Scope) -> TypedSearchAttributes:
             SearchAttributePair(SearchAttributeKey.for_keyword(SEARCH_USER), scope.user),
         ]
     )
+
+
+def user_priority(scope: Scope, *, background: bool = False) -> Priority:
+    """Of a user's workflow and its steps where tasks wait: companies in turn, and background work behind what people wait for."""
+    return Priority(priority_key=BACKGROUND if background else None, fairness_key=scope.tenant[:64])
 
 
 async def ensure_search_attributes(client: Client) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from temporalio.client import Client
-from temporalio.common import Priority, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 from memory.model.errors import AfterturnError
 from memory.model.names import CONSOLIDATE_EVENTS_WORKFLOW, EVENTS_RECORDED_SIGNAL, TASK_QUEUE
@@ -19,7 +19,7 @@ from memory.model.scope import Scope
 from memory.model.steps import UserRef
 from memory.model.window_steps import ConsolidateInput, EventsRecorded
 from starter.faults import fault
-from starter.temporal import ask, user_search_attributes
+from starter.temporal import ask, user_priority, user_search_attributes
 
 MAX_USERS_IN_FLIGHT = 1_000
 RPC_TIMEOUT_S = 10.0
@@ -55,7 +55,7 @@ class WindowWaker:
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             search_attributes=user_search_attributes(scope),
             static_summary="event windows into contacts, facts and tasks",
-            priority=Priority(fairness_key=scope.tenant[:64]),
+            priority=user_priority(scope, background=True),
             start_signal=EVENTS_RECORDED_SIGNAL,
             start_signal_args=[EventsRecorded(waiting=waiting)],
             rpc_timeout=timedelta(seconds=self._rpc_timeout_s),

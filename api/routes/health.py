@@ -59,12 +59,14 @@ class Readiness:
         return "ok"
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz")
 async def healthz() -> Alive:
     """The process answers."""
     return Alive()
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz")
 async def readyz(request: Request, response: Response, context: Context) -> Ready:
     """Database, object store and Temporal answer. 503 where one does not, and once the process is stopping."""

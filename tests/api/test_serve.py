@@ -94,6 +94,9 @@ async def test_it_serves_and_ends_in_order(env: dict[str, str], tmp_path: Path) 
         ):
             assert (await http.get("/healthz")).json() == {"status": "ok"}
             ready = await http.get("/readyz")
+            for probe in ("/healthz", "/readyz"):
+                head = await http.head(probe)
+                assert (head.status_code, head.content) == (200, b"")
             assert ready.json() == {"status": "ready", "checks": dict.fromkeys(("database", "temporal", "object store"), "ok")}
             assert (await http.get("/v1/account", headers=headers)).json()["roles"] == ["service"]
             mine = {"Authorization": f"Bearer {issuer.token(sub='walrus')}"}
