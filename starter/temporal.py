@@ -36,8 +36,6 @@ CONNECT_TIMEOUT = timedelta(seconds=5)
 CONNECT_S = 15.0
 OPERATOR_S = 10.0
 REGISTER_WAIT_S = 10.0
-BACKGROUND = 4
-"""Priority key of what nobody waits for; 3 is the server's default, 1 the most urgent."""
 
 INDEXED_TYPES = {
     name: {
@@ -131,9 +129,9 @@ def user_search_attributes(scope: Scope) -> TypedSearchAttributes:
     )
 
 
-def user_priority(scope: Scope, *, background: bool = False) -> Priority:
-    """Of a user's workflow and its steps where tasks wait: companies in turn, and background work behind what people wait for."""
-    return Priority(priority_key=BACKGROUND if background else None, fairness_key=scope.tenant[:64])
+def user_priority(scope: Scope) -> Priority:
+    """Of a user's workflow and its steps where tasks wait: companies in turn."""
+    return Priority(fairness_key=scope.tenant[:64])
 
 
 async def ensure_search_attributes(client: Client) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ class WindowWaker:
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             search_attributes=user_search_attributes(scope),
             static_summary="event windows into contacts, facts and tasks",
-            priority=user_priority(scope, background=True),
+            priority=user_priority(scope),
             start_signal=EVENTS_RECORDED_SIGNAL,
             start_signal_args=[EventsRecorded(waiting=waiting)],
             rpc_timeout=timedelta(seconds=self._rpc_timeout_s),
