@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -23,7 +24,7 @@ from memory.model.errors import AfterturnError, MemoryUnavailable, StoreUnavaila
 from memory.model.names import SWEEP
 from memory.model.scope import Scope
 from memory.model.steps import SweepInput, SweepReport
-from memory.ports import Backlog, Directory, DueUser, EventLog, WindowLedger
+from memory.ports import Directory, DueUser, EventLog, WindowLedger
 from memory.ports.knowledge import LoopStore
 from memory.ports.service import ErasureLedger, NoticeBox, Processes
 from memory.profiles import Profiles
@@ -131,7 +132,7 @@ class SweepActivities:
     async def _turns(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
         now = datetime.now(UTC)
         due = await self._log.backlog(recorded_before=now - timedelta(seconds=sweep.grace_s), limit=sweep.limit)
-        failed = await _failed([(user.scope, self._turns_of(user)) for user in due])
+        failed = await _failed([(_who(user.scope), partial(self._waker.wake, user.scope, (user.oldest_turn_id,))) for user in due])
         return report.model_copy(
             update={
                 "users_started": len(due) - failed,
@@ -141,23 +142,13 @@ class SweepActivities:
             }
         )
 
-    def _turns_of(self, user: Backlog) -> Callable[[], Awaitable[None]]:
-        return lambda: self._waker.wake(user.scope, (user.oldest_turn_id,))
-
-    def _windows_of(self, user: DueUser) -> Callable[[], Awaitable[None]]:
-        return lambda: self._waker.wake_windows(user.scope, user.waiting)
-
     async def _forgetting(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
         """Erasures that were recorded while Temporal was away, or whose run failed."""
-        started = failed = 0
-        for tenant, erasure_id in await self._erasures.open_ones(limit=sweep.limit) if self._erasures else ():
-            try:
-                await self._waker.start_forget(tenant, erasure_id)
-                started += 1
-            except MemoryUnavailable as error:
-                failed += 1
-                _log.warning("sweep_start_failed", tenant=tenant, erasure=erasure_id, error=error.message)
-        return report.model_copy(update={"erasures_started": started, "failed": report.failed + failed})
+        waiting = await self._erasures.open_ones(limit=sweep.limit) if self._erasures else ()
+        failed = await _failed(
+            [({"tenant": one[0], "erasure": one[1]}, partial(self._waker.start_forget, *one)) for one in waiting]
+        )
+        return report.model_copy(update={"erasures_started": len(waiting) - failed, "failed": report.failed + failed})
 
     async def _windows(self, sweep: SweepInput, report: SweepReport) -> SweepReport:
         """Failed windows are reopened (a bounded number of times), idle users' short windows asked for, all due runs woken."""
@@ -178,7 +169,8 @@ class SweepActivities:
                 capped += 1
             else:
                 chosen.append(user)
-        failed = await _failed([(user.scope, self._windows_of(user)) for user in chosen])
+        wakes = [(_who(user.scope), partial(self._waker.wake_windows, user.scope, user.waiting)) for user in chosen]
+        failed = await _failed(wakes)
         return report.model_copy(
             update={
                 "windows_reopened": len(reopened),
@@ -284,20 +276,29 @@ class SweepActivities:
         return report
 
 
-async def _failed(wakes: Sequence[tuple[Scope, Callable[[], Awaitable[None]]]]) -> int:
-    """Make all these requests, a bounded number at once. Returns how many Temporal did not take; the next pass asks again."""
-    places = asyncio.Semaphore(WOKEN_AT_ONCE)
+async def _failed(requests: Sequence[tuple[Mapping[str, str], Callable[[], Awaitable[None]]]]) -> int:
+    """Make all these requests, a bounded number at once. Returns how many Temporal did not take; the next pass asks again.
 
-    async def one(scope: Scope, wake: Callable[[], Awaitable[None]]) -> int:
-        async with places:
-            try:
-                await wake()
-            except MemoryUnavailable as error:
-                _log.warning("sweep_start_failed", tenant=scope.tenant, user=scope.user, error=error.message)
-                return 1
-        return 0
+    Args:
+        requests: each with what the log calls it. What else one raises ends the part, and no further ones begin.
+    """
 
-    return sum(await asyncio.gather(*(one(scope, wake) for scope, wake in wakes)))
+    async def one(called: Mapping[str, str], request: Callable[[], Awaitable[None]]) -> bool:
+        try:
+            await request()
+        except MemoryUnavailable as error:
+            _log.warning("sweep_start_failed", **called, error=error.message)
+            return True
+        return False
+
+    failed = 0
+    for start in range(0, len(requests), WOKEN_AT_ONCE):
+        failed += sum(await asyncio.gather(*(one(*each) for each in requests[start : start + WOKEN_AT_ONCE])))
+    return failed
+
+
+def _who(scope: Scope) -> dict[str, str]:
+    return {"tenant": scope.tenant, "user": scope.user}
 
 
 def _some(companies: Sequence[str]) -> Sequence[str]:

@@ -92,9 +92,7 @@ class Driver:
             if receipt.status.value != "recorded":
                 raise BenchError(f"messages from before the turns were not recorded: {receipt.status.value} {receipt.reason or ''}")
 
-        async with asyncio.TaskGroup() as group:
-            for scope, count in before.items():
-                group.create_task(one_user(scope, count))
+        await asyncio.gather(*(one_user(scope, count) for scope, count in before.items()))
 
     async def flat_out(self, turns: Sequence[Planned], *, in_flight: int) -> None:
         """At most ``in_flight`` turns without an outcome at any time; until all have one."""

@@ -61,12 +61,12 @@ def show(console: Console, report: dict[str, Any]) -> None:
         work.add_row(kind, f"{each:.1f}", " + ".join(f"{one:.0f}" for one in report["peak_memory_mb"][kind]))
     work.add_row("all", f"{sum(report['cpu_ms_per_turn'].values()):.1f}", "")
     console.print(work)
-    turns = sizes["turns"] + sizes["messages_before"] / 2
+    pairs = sizes["turns"] + sizes["messages_before"] / 2
     kept = Table("kept", "bytes", "per two messages", "per user", title="Storage", title_justify="left")
     for name, value in storage.items():
         if name.endswith("_bytes"):
-            per_turn, per_user = value / turns, value / sizes["users"]
-            kept.add_row(name.removesuffix("_bytes"), f"{value:,}", f"{per_turn:,.0f}", f"{per_user:,.0f}")
+            per_pair, per_user = value / pairs, value / sizes["users"]
+            kept.add_row(name.removesuffix("_bytes"), f"{value:,}", f"{per_pair:,.0f}", f"{per_user:,.0f}")
     console.print(kept)
     console.print("by table: " + ", ".join(f"{name} {size:,}" for name, size in storage["sql_bytes_by_table"].items()))
     if checks["problems"]:
