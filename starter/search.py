@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memory.categories.spec import Stores
+from memory.ports.vectors import Embedder, VectorIndex
 from memory.retrieval import SearchIndex
 from memory.settings import Settings
 from memory.stores.embedders import build_embedder
@@ -17,9 +18,14 @@ def open_search(settings: Settings, tables: Tables, *, owner: str = "afterturn")
 
     Raises InvalidSettings for an embedder or an address that cannot be used.
     """
+    return index_over(tables, build_vectors(settings, owner=owner), build_embedder(settings))
+
+
+def index_over(tables: Tables, vectors: VectorIndex, embedder: Embedder | None = None) -> SearchIndex:
+    """The search over these stores; lexical only without an embedder."""
     return SearchIndex(
-        vectors=build_vectors(settings, owner=owner),
-        embedder=build_embedder(settings),
+        vectors=vectors,
+        embedder=embedder,
         terms=tables.terms,
         ledger=tables.windows,
         facts=tables.facts,

@@ -40,12 +40,12 @@ from memory.model.names import (
 )
 from memory.model.scope import Scope
 from memory.ports.vectors import PAYLOAD_OWNER, CollectionSpec, Point, VectorIndex
-from memory.retrieval import SearchIndex
 from memory.retrieval.events import INDEXES
 from memory.settings import load_settings
 from memory.stores.embedders import build_embedder
 from memory.stores.tables.rows_window import TERM_FREQUENCIES
 from memory.stores.vectors.edge import EdgeVectors
+from starter.search import index_over
 from starter.views import ReceiptStatus
 from tests.support.postgres import find_postgres
 
@@ -305,17 +305,7 @@ async def _points(site: Site) -> list[Point]:
     """The points of all messages of the users, as their windows wrote them: lexical only."""
     kept = _Kept()
     tables = site.tables
-    index = SearchIndex(
-        vectors=cast(VectorIndex, kept),
-        embedder=None,
-        terms=tables.terms,
-        ledger=tables.windows,
-        facts=tables.facts,
-        contacts=tables.contacts,
-        guidance=tables.guidance,
-        functions=tables.functions,
-        embeddings=tables.embeddings,
-    )
+    index = index_over(tables, cast(VectorIndex, kept))
     for number in range(USERS):
         await index.events.rewrite(Scope.of(TENANT, f"user-{number}"), range(1, 2 * TURNS + 1))
     if len(kept.points) != USERS * TURNS * 2:

@@ -20,8 +20,8 @@ from memory.model.errors import InvalidSettings, MemoryUnavailable, StoreUnavail
 from memory.model.forget_steps import ErasedStore, EraseInput, ErasureRef, MarkInput
 from memory.model.names import POST_ANSWER_WORKFLOW
 from memory.model.scope import Scope
-from memory.retrieval import SearchIndex
 from starter.forget_runs import TemporalUserRuns
+from starter.search import index_over
 from starter.temporal import user_search_attributes
 from tests.activities.conftest import World
 from tests.activities.test_heartbeat import environment
@@ -81,16 +81,7 @@ class Desk:
 @pytest.fixture
 async def desk(world: World) -> Desk:
     tables, runs = world.tables, Runs()
-    index = SearchIndex(
-        vectors=MemoryVectors(),
-        embedder=None,
-        terms=tables.terms,
-        ledger=tables.windows,
-        facts=tables.facts,
-        contacts=tables.contacts,
-        guidance=tables.guidance,
-        functions=tables.functions,
-    )
+    index = index_over(tables, MemoryVectors())
     rules = ForgetRules(settle_s=60, after={"Long": 900.0, "Short": 100.0})
     await tables.erasures.open(world.scope, erasure_id="e1", requested_by="user", now=datetime.now(UTC))
     return Desk(world, runs, ForgetActivities(tables.erasures, world.profiles, index, tables.loops, runs, rules))

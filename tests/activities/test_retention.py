@@ -14,7 +14,8 @@ from memory.model.steps import SweepInput, SweepReport
 from memory.model.window import Window, WindowState
 from memory.ports import WindowResult
 from memory.stores.tables import Tables, build_tables
-from tests.support.sweeping import Nobody, search_index, sweep_steps
+from starter.search import index_over
+from tests.support.sweeping import Nobody, sweep_steps
 from tests.support.vectors import MemoryVectors
 
 ANN = Scope.of("acme", "ann")
@@ -31,7 +32,7 @@ async def tables() -> AsyncIterator[Tables]:
 
 async def test_while_the_vectors_are_away_nothing_goes_and_afterwards_all_of_it(tables: Tables) -> None:
     vectors = MemoryVectors()
-    index = search_index(tables, vectors)
+    index = index_over(tables, vectors)
     said = [MessageEvent(event_id=f"e{n}", timestamp=OLD, sender_id="user", content=f"The heron {n} nests.") for n in range(3)]
     await tables.log.record_events(ANN, said, now=OLD)
     await tables.windows.plan(Window(scope=ANN, window_id="w1", first_seq=1, last_seq=3, events=3, planned_at=OLD))

@@ -28,7 +28,7 @@ from memory.ports import ChatModel, ChatReply, ChatRequest, WindowResult
 from memory.retrieval import SearchIndex
 from memory.stores.tables import Tables, build_tables
 from memory.stores.vectors.edge import EdgeVectors
-from starter.search import stores_of
+from starter.search import index_over, stores_of
 from tests.support.event_stream import CATEGORIES, EVENTS, MISBEHAVIOUR, SEED, Seen, differences, look, stream, user
 from tests.support.fleet import migrated_file
 from tests.support.wires import Flaky, Point
@@ -136,16 +136,7 @@ class Steps:
 async def opened(folder: Path, template: Path) -> AsyncGenerator[tuple[Tables, SearchIndex]]:
     shutil.copyfile(template, folder / "memory.db")
     tables = build_tables(f"sqlite:///{folder / 'memory.db'}")
-    index = SearchIndex(
-        vectors=EdgeVectors(folder / "vectors", timeout_s=60),
-        embedder=None,
-        terms=tables.terms,
-        ledger=tables.windows,
-        facts=tables.facts,
-        contacts=tables.contacts,
-        guidance=tables.guidance,
-        functions=tables.functions,
-    )
+    index = index_over(tables, EdgeVectors(folder / "vectors", timeout_s=60))
     index.facts.rows_when_in_use = True
     try:
         yield tables, index

@@ -12,18 +12,17 @@ import pytest
 from jsonschema import Draft202012Validator
 from temporalio.client import Client
 
-from memory.categories.spec import Stores
 from memory.knowledge.guard_request import Target, is_asked_for
 from memory.knowledge.reading import said_by_caller
 from memory.knowledge.registry import NAMES, Primitives
 from memory.model.errors import InvalidInput, MemoryUnavailable
 from memory.model.knowledge import ToolProblem
 from memory.model.knowledge_loop import MAX_RESULT_BYTES, Limits, LoopState, Operation
-from memory.retrieval import SearchIndex
 from memory.settings import load_settings
 from memory.stores.tables import build_tables
 from starter.loops import Loops, Request, _checked  # pyright: ignore[reportPrivateUsage]
 from starter.records import Records
+from starter.search import index_over, stores_of
 from starter.steering import LoopAnswer
 from tests.support.records import NOW
 from tests.support.vectors import MemoryVectors
@@ -66,17 +65,8 @@ class Verbs:
 @pytest.fixture
 async def client() -> AsyncIterator[Any]:
     tables, vectors = build_tables("sqlite://"), MemoryVectors()
-    index = SearchIndex(
-        vectors=vectors,
-        embedder=None,
-        terms=tables.terms,
-        ledger=tables.windows,
-        facts=tables.facts,
-        contacts=tables.contacts,
-        guidance=tables.guidance,
-        functions=tables.functions,
-    )
-    stores = Stores(tables.facts, tables.contacts, tables.tasks, tables.guidance, tables.functions, index.facts)
+    index = index_over(tables, vectors)
+    stores = stores_of(tables, index)
 
     async def away() -> Client:
         raise MemoryUnavailable("Temporal is away")

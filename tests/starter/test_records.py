@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from memory.categories.spec import Stores
 from memory.model.errors import InvalidInput, MemoryUnavailable, NotPermitted
 from memory.model.event import MessageEvent
 from memory.model.fact import FactKind, FactStatus, Source
@@ -20,12 +19,12 @@ from memory.model.routing import Store
 from memory.model.scope import Scope
 from memory.model.task import TaskStatus
 from memory.ports import UpdateTask, Usage
-from memory.retrieval import SearchIndex
 from memory.settings import load_settings
 from memory.stores.tables import Tables, build_tables
 from starter.loops import Loops
 from starter.record_facts import Statement
 from starter.records import Records
+from starter.search import index_over, stores_of
 from tests.support.records import create_task
 from tests.support.vectors import MemoryVectors
 
@@ -45,17 +44,8 @@ class Desk:
 @pytest.fixture
 async def desk() -> AsyncIterator[Desk]:
     tables, vectors = build_tables("sqlite://"), MemoryVectors()
-    index = SearchIndex(
-        vectors=vectors,
-        embedder=None,
-        terms=tables.terms,
-        ledger=tables.windows,
-        facts=tables.facts,
-        contacts=tables.contacts,
-        guidance=tables.guidance,
-        functions=tables.functions,
-    )
-    stores = Stores(tables.facts, tables.contacts, tables.tasks, tables.guidance, tables.functions, index.facts)
+    index = index_over(tables, vectors)
+    stores = stores_of(tables, index)
 
     async def away() -> Client:
         raise MemoryUnavailable("Temporal is away")

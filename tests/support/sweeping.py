@@ -10,6 +10,7 @@ from memory.metering import Meter
 from memory.model.scope import Scope
 from memory.retrieval import SearchIndex
 from memory.stores.tables import Tables
+from starter.search import index_over
 from tests.activities.test_window_plan import RULES
 from tests.support.vectors import MemoryVectors
 
@@ -30,19 +31,6 @@ class Nobody:
         return 0
 
 
-def search_index(tables: Tables, vectors: MemoryVectors) -> SearchIndex:
-    return SearchIndex(
-        vectors=vectors,
-        embedder=None,
-        terms=tables.terms,
-        ledger=tables.windows,
-        facts=tables.facts,
-        contacts=tables.contacts,
-        guidance=tables.guidance,
-        functions=tables.functions,
-    )
-
-
 def sweep_steps(tables: Tables, nobody: Nobody, index: SearchIndex | None = None, **rules: Any) -> SweepActivities:
     """``nobody``: waker and profiles in one. ``rules``: changes to the rules of windows."""
     profiles: Any = nobody
@@ -53,7 +41,7 @@ def sweep_steps(tables: Tables, nobody: Nobody, index: SearchIndex | None = None
         nobody,
         ledger=tables.windows,
         loops=tables.loops,
-        index=index or search_index(tables, MemoryVectors()),
+        index=index or index_over(tables, MemoryVectors()),
         meter=Meter(tables.usage, cap=0),
         rules=replace(RULES, **rules),
     )
